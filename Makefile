@@ -22,31 +22,39 @@ BPFTOOL  ?= $(shell command -v bpftool || echo /usr/sbin/bpftool)
 # pytest comes with the distribution's Python; another python3 may be first on PATH.
 PYTHON   ?= $(firstword $(wildcard /usr/bin/python3) python3)
 PREFIX   ?= /usr/local
-VERSION  := 0.1.0
+# Where zsh looks for functions; a distribution's packages have a folder of their own.
+ZSH_DIR  ?= $(PREFIX)/share/zsh/site-functions
+SYSTEMD_DIR ?= $(PREFIX)/lib/systemd/system
+VERSION  := 0.2.0
+# Of tracer --version; none in a tarball. Git is not to write its index, which may be another user's.
+COMMIT   := $(if $(wildcard .git),$(shell GIT_OPTIONAL_LOCKS=0 git describe --always --dirty \
+	--exclude='*' 2>/dev/null))
 O        ?= $(if $(SAN),-O1,-O2)
 # Variants build side by side: build/ for the usual one, build/san, build/clang …
 VARIANT  := $(CROSS:%=%-)$(if $(SAN),san-)$(if $(findstring clang,$(CC)),clang-)
 OUT      := build$(if $(VARIANT),/$(VARIANT:%-=%))
+STATIC   := $(OUT)/static/tracer
 Q        := $(if $(V),,@)
 comma    := ,
 say       = $(if $(V),,@printf '  %-7s %s\n' $(1) $(2);)
 
-PACKAGES := libbpf libelf libdw capstone libprotobuf-c zlib liblzma jansson libcap ncursesw
+PACKAGES := libbpf libelf libdw capstone libprotobuf-c zlib liblzma libzstd jansson libcap ncursesw libmicrohttpd gnutls
 # With clang they count the branches taken, so that fuzz targets can be linked with the same objects.
 SANITIZE := -fsanitize=address,undefined \
 	$(if $(findstring clang,$(CC)),-fsanitize-coverage=inline-8bit-counters$(comma)pc-table)
 CFLAGS   ?= $(O) -g
+# libcurl is loaded by those who use it (util/http_client.c): only its headers are needed.
 # The packages that are missing. The build reports them; a target that installs them does not.
 PKG_CONFIG := $(if $(CROSS),PKG_CONFIG_SYSROOT_DIR=$(abspath $(SYSROOT)) \
 	PKG_CONFIG_LIBDIR=$(abspath $(SYSROOT))/usr/lib/$(CROSS_PREFIX:%-=%)/pkgconfig) pkg-config
-MISSING  := $(if $(shell command -v pkg-config),$(shell for p in $(PACKAGES); do \
+MISSING  := $(if $(shell command -v pkg-config),$(shell for p in $(PACKAGES) libcurl; do \
 	$(PKG_CONFIG) --exists $$p || echo $$p; done),pkg-config)
 packages  = $(if $(MISSING),,$(shell $(PKG_CONFIG) $(1) $(PACKAGES)))
 # Other compilers warn about code that ours accepts: warnings are errors for developers only.
 WARNINGS := -Wall -Wextra $(if $(WERROR),-Werror)
 CFLAGS_ALL := $(SYSROOT:%=--sysroot=$(abspath %)) -std=gnu11 $(WARNINGS) -D_GNU_SOURCE -DTRACER_VERSION='"$(VERSION)"' \
 	-Iuser -Iinclude -I$(OUT)/gen $(call packages,--cflags) \
-	$(if $(SAN),$(SANITIZE) -fno-sanitize-recover=undefined -fno-omit-frame-pointer) $(CFLAGS)
+	$(if $(SAN),$(SANITIZE) -fno-sanitize-recover=undefined -fno-omit-frame-pointer) $(CPPFLAGS) $(CFLAGS)
 LDFLAGS_ALL := $(SYSROOT:%=--sysroot=$(abspath %)) $(if $(SAN),$(SANITIZE)) $(LDFLAGS)
 LIBS     := $(call packages,--libs) -liberty -lm
 
@@ -54,13 +62,14 @@ LIBS     := $(call packages,--libs) -liberty -lm
 # another allocator. Sanitizers have an allocator of their own.
 ALLOCATOR := $(if $(SAN),,-l:libjemalloc_pic.a)
 
-SOURCES  := $(wildcard user/*/*.c user/*/*/*.c)
-GENERATED := $(OUT)/gen/report/pprof/profile.pb-c.c
+SOURCES  := $(sort $(wildcard user/*/*.c user/*/*/*.c))
+GENERATED := $(patsubst user/%.proto,$(OUT)/gen/%.pb-c.c,$(wildcard user/*/*/*.proto))
 OBJECTS  := $(SOURCES:%.c=$(OUT)/obj/%.o) $(GENERATED:$(OUT)/gen/%.c=$(OUT)/obj/gen/%.o)
 BPF      := $(patsubst bpf/%.bpf.c,%,$(wildcard bpf/*.bpf.c))
 SKELETONS := $(BPF:%=$(OUT)/gen/attach/%.skel.h)
 UNIT     := $(patsubst %.c,$(OUT)/tests/%,$(notdir $(wildcard tests/unit/*/test_*.c tests/unit/*/*/test_*.c)))
-PYTEST   := TRACER=$(abspath $(OUT)/tracer) $(PYTHON) -m pytest -q -rs -p no:cacheprovider
+pytest_of = TRACER=$(abspath $(1)) $(PYTHON) -m pytest -q -rs -p no:cacheprovider
+PYTEST   := $(call pytest_of,$(OUT)/tracer)
 TOOLS    := $(patsubst %.c,$(OUT)/tools/%,$(notdir $(wildcard tools/*.c tools/bench/*.c)))
 MAN      := $(patsubst docs/man/%.md,$(OUT)/man/%,$(wildcard docs/man/*.1.md))
 FUZZ_LIB := build/$(if $(FUZZ_QUICK),san-clang,fuzz/lib)
@@ -73,17 +82,20 @@ vpath %.c tools tools/bench $(wildcard tests/unit/* tests/unit/*/*) tests/fuzz t
 .DELETE_ON_ERROR:
 .SECONDARY:
 .PHONY: all help demo test check unit golden oracle documents machines e2e e2e-all e2e-long parity kills kernels \
-	unit-programs pythons cases services soak unruly bench windows coverage stacks heaps distros roots fuzz format lint tools \
-	man install clean test-one compdb
+	unit-programs pythons cases services soak soak-agent kill-agent idle-agent unruly bench windows coverage stacks heaps distros roots fuzz fuzz-programs format lint tools \
+	static image portable portable-all man install uninstall deb deb-reproducible packages clean test-one compdb
 
 all: $(OUT)/tracer
 
 help:
 	@echo 'Build:'
 	@echo '  make            build/tracer; SAN=1, CC=clang, O=-O0, ARCH=arm64, V=1'
+	@echo '  make static     build/static/tracer: one file that runs on any Linux system'
+	@echo '  make image      a container image of that, for Docker; IMAGE=tracer, DOCKER=podman'
 	@echo '  make demo       install what the build needs, build, trace a small leaking program (root)'
 	@echo '  make man        man pages from docs/man/, into build/man/'
-	@echo '  make install    PREFIX=/usr/local'
+	@echo '  make install    PREFIX=/usr/local, DESTDIR=; make uninstall removes it'
+	@echo '  make deb        Debian packages, into build/deb/'
 	@echo 'While you change something:'
 	@echo '  make test-one   one unit test (T=windows), or some of pytest (T=e2e/watch/test_watch.py)'
 	@echo '  make unit       all unit tests; no root, as golden, oracle and documents'
@@ -94,10 +106,12 @@ help:
 	@echo 'Before a change is proposed (root):'
 	@echo '  make test       install what the tests need, then run all of them, in half an hour;'
 	@echo '                  last line: N passed, N failed'
+	@echo '  make portable   the static tracer and the image in bare systems; a part of make test'
 	@echo '  make e2e        real targets under the real kernel; a part of make test'
 	@echo 'After a change of what they are about (root):'
 	@echo '  make e2e-all    e2e with every version of CPython'
 	@echo '  make e2e-long   e2e that takes minutes a test'
+	@echo '  make packages   the Debian package, installed in a fresh Debian'
 	@echo '  make parity     the long comparison with tracemalloc over all versions'
 	@echo '  make pythons    builds of CPython against their own tracemalloc, into docs/pythons.md;'
 	@echo '                  BUILDS=REGEX picks, PYTHONS=DIR holds the archives of builds'
@@ -113,8 +127,15 @@ help:
 	@echo '  make kernels    the features in virtual machines with other kernels, into'
 	@echo '                  docs/kernels.md; KERNELS="6.1 newest" picks'
 	@echo '  make distros    make demo and the unit tests in fresh Debians; DISTROS="trixie"'
+	@echo '  make deb-reproducible  two builds of the Debian packages have the same bytes'
+	@echo '  make portable-all   make portable in fresh Debians; SUITES="bullseye testing"'
 	@echo '  make kills      SIGKILL of the tracer at 500 moments, or KILLS=N: nothing stays'
 	@echo '  make soak       an hour of sessions over honest and hostile programs; MINUTES=10'
+	@echo '  make soak-agent  an agent amid churn, containers and a receiver that fails, for an hour;'
+	@echo '                  MINUTES=2, SEED=1; SOAK_CLOCK=1 sets the clock an hour off for moments'
+	@echo '  make kill-agent  SIGKILL of an agent at 100 moments, or TIMES=N: nothing stays or is lost'
+	@echo '  make idle-agent  what an agent costs beside 300 processes that do nothing; PROCESSES=100,'
+	@echo '                  WORKING=30: so many of them do a little each second'
 	@echo '  make unruly     sessions over trees of processes that end at bad moments; ROUNDS=25'
 	@echo '  make fuzz       every fuzz target, or FUZZ="lines plan"; FUZZ_SECONDS=30 each'
 	@echo 'Parts of others: roots (root file systems with CPython 3.13 to 3.15, below build/),'
@@ -127,13 +148,19 @@ ifneq ($(MISSING)$(file <$(OUT)/flags),$(FLAGS))
 .PHONY: $(OUT)/flags
 endif
 
+# A change of the commit rebuilds what --version prints.
+COMMIT_H := \#define TRACER_COMMIT "$(COMMIT)"
+ifneq ($(file <$(OUT)/gen/commit.h),$(COMMIT_H))
+.PHONY: $(OUT)/gen/commit.h
+endif
+
 # --- the program -----------------------------------------------------------------------------------
 
 $(OUT)/tracer: $(OUT)/obj/user/main.o $(OUT)/libtracer.a
-	$(call say,LINK,$@)$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LIBS) $(ALLOCATOR)
+	$(call say,LINK,$@)$(CC) $(LDFLAGS_ALL) -o $@ $^ $(ALLOCATOR) $(LIBS)
 
 $(OUT)/libtracer.a: $(OBJECTS)
-	$(call say,AR,$@)rm -f $@ && ar rcs $@ $^
+	$(call say,AR,$@)rm -f $@ && ar rcsD $@ $^
 
 $(OUT)/flags:
 	@[ -z '$(MISSING)' ] || { \
@@ -142,19 +169,25 @@ $(if $(CROSS),$(ARCH) && sudo tools/make-sysroot $(ARCH) $(SYSROOT),build)' >&2;
 	@mkdir -p $(@D)
 	@printf '%s\n' '$(subst ','\'',$(FLAGS))' >$@
 
-$(OUT)/obj/user/%.o: user/%.c $(OUT)/flags | $(OUT)/gen/report/pprof/profile.pb-c.h $(SKELETONS)
+$(OUT)/obj/user/%.o: user/%.c $(OUT)/flags | $(GENERATED:.c=.h) $(SKELETONS)
 	@mkdir -p $(@D)
 	$(call say,CC,$<)$(CC) $(CFLAGS_ALL) -MMD -MP -c -o $@ $<
+
+$(OUT)/obj/user/cmd/version.o: $(OUT)/gen/commit.h
+
+$(OUT)/gen/commit.h:
+	@mkdir -p $(@D)
+	@printf '%s\n' '$(COMMIT_H)' >$@
 
 $(OUT)/obj/gen/%.o: $(OUT)/gen/%.c $(OUT)/flags
 	@mkdir -p $(@D)
 	$(call say,CC,$<)$(CC) $(CFLAGS_ALL) -MMD -MP -c -o $@ $<
 
-$(OUT)/gen/report/pprof/profile.pb-c.c: user/report/pprof/profile.proto
+$(GENERATED): $(OUT)/gen/%.pb-c.c: user/%.proto
 	@mkdir -p $(@D)
 	$(call say,PROTOC,$<)$(PROTOC) --proto_path=user --c_out=$(OUT)/gen $<
 
-$(OUT)/gen/report/pprof/profile.pb-c.h: $(OUT)/gen/report/pprof/profile.pb-c.c
+$(GENERATED:.c=.h): %.h: %.c
 
 # The page of export --format html.
 $(OUT)/gen/page/page.h: $(wildcard user/report/export/page/*) tools/make-page
@@ -163,15 +196,50 @@ $(OUT)/gen/page/page.h: $(wildcard user/report/export/page/*) tools/make-page
 
 $(OUT)/obj/user/report/export/html.o: $(OUT)/gen/page/page.h
 
+# For machines that have no database of terminals.
+$(OUT)/gen/tui/terminals.h: tools/make-terminals
+	@mkdir -p $(@D)
+	$(call say,TERMS,$@)tools/make-terminals $@ linux screen screen-256color tmux tmux-256color \
+		vt100 xterm xterm-256color
+
+$(OUT)/obj/user/cmd/tui/screen.o: $(OUT)/gen/tui/terminals.h
+
 $(OUT)/gen/bpf/%.o: bpf/%.bpf.c $(wildcard bpf/*.h bpf/*/*.h) \
 		$(wildcard include/abi/*.h) $(OUT)/flags
 	@mkdir -p $(@D)
 	$(call say,BPF,$<)$(CLANG) -g -O2 -target bpf -mcpu=v3 -D__TARGET_ARCH_$(ARCH_BPF) \
-		$(WARNINGS) -Ibpf -Iinclude $(HEADERS) -c -o $@ $<
+		-ffile-prefix-map=$(CURDIR)=. $(WARNINGS) -Ibpf -Iinclude $(HEADERS) -c -o $@ $<
 
 $(OUT)/gen/attach/%.skel.h: $(OUT)/gen/bpf/%.o
 	@mkdir -p $(@D)
 	$(call say,SKEL,$@)$(BPFTOOL) gen skeleton $< name $*_bpf > $@
+
+# --- for other machines ---------------------------------------------------------------------------
+
+static:
+	$(Q)tools/install-deps static
+	$(Q)$(MAKE) --no-print-directory $(STATIC)
+
+# What is called of these is in tools/static/no_tls.c.
+TLS_LIBS := $(addprefix -l,gnutls gmp unistring atomic nettle hogweed tasn1 idn2 p11-kit)
+
+# A warning says that a function would need glibc's shared libraries after all. zlib is first, since
+# a newer libelf.a has a crc32(), too.
+$(STATIC): $(OUT)/obj/user/main.o $(OUT)/libtracer.a $(wildcard tools/static/*.c)
+	@mkdir -p $(@D)
+	$(call say,LINK,$@)$(CC) $(CFLAGS_ALL) $(LDFLAGS_ALL) -static-pie -s -Wl,--fatal-warnings \
+		-Wl,-z,pack-relative-relocs -o $@ $^ \
+		$(ALLOCATOR) -lz $(filter-out $(TLS_LIBS),$(call packages,--static --libs)) -liberty -lm
+
+# Podman builds it, too: DOCKER=podman. Nothing is downloaded.
+DOCKER   ?= docker
+IMAGE    ?= tracer
+SOURCE   ?= $(shell git remote get-url origin 2>/dev/null)
+image: static
+	$(Q)tar -c --owner=0 --group=0 -C $(dir $(STATIC)) tracer -C $(abspath tools/image) Dockerfile | \
+		$(DOCKER) build --quiet --network none --tag $(IMAGE) --tag $(IMAGE):$(VERSION) \
+		$(foreach label,title=tracer version=$(VERSION) licenses=Apache-2.0 $(SOURCE:%=source=%),\
+		--label org.opencontainers.image.$(label)) -
 
 # --- man pages ------------------------------------------------------------------------------------
 
@@ -243,7 +311,7 @@ check: unit golden oracle documents machines
 
 demo:
 	$(Q)tools/install-deps build
-	$(Q)$(MAKE) --no-print-directory all
+	$(Q)$(MAKE) --no-print-directory $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc)) all
 	$(Q)tools/demo
 
 test:
@@ -266,6 +334,13 @@ e2e-long: $(OUT)/tracer
 
 e2e-all: $(OUT)/tracer
 	$(Q)$(PYTEST) -n $(E2E_WORKERS) --dist loadfile tests/e2e --all-versions
+
+portable: static
+	$(Q)$(call pytest_of,$(STATIC)) tests/portable
+
+portable-all: deb
+	$(Q)SUITES='$(or $(SUITES),bullseye bookworm trixie testing)' \
+		$(MAKE) --no-print-directory portable
 
 parity: $(OUT)/tracer
 	$(Q)$(PYTEST) tests/e2e/python/test_parity.py --all-versions
@@ -333,6 +408,23 @@ soak: $(OUT)/tracer
 	$(Q)TRACER=$(abspath $(OUT)/tracer) $(PYTHON) tests/soak/soak.py $(MINUTES:%=--minutes %) \
 		$(SEED:%=--seed %)
 
+# MINUTES=60, SEED=1, SOAK_CLOCK=1
+soak-agent: $(OUT)/tracer
+	$(Q)tools/install-deps services
+	$(Q)TRACER=$(abspath $(OUT)/tracer) SOAK_CLOCK=$(SOAK_CLOCK) $(PYTHON) \
+		tests/soak/soak_agent.py $(MINUTES:%=--minutes %) $(SEED:%=--seed %)
+
+# TIMES=100, SEED=1
+kill-agent: $(OUT)/tracer
+	$(Q)tools/install-deps services
+	$(Q)TRACER=$(abspath $(OUT)/tracer) $(PYTHON) tests/soak/soak_agent.py \
+		--kills $(or $(TIMES),100) $(SEED:%=--seed %)
+
+# PROCESSES=300, WORKING=0
+idle-agent: $(OUT)/tracer
+	$(Q)TRACER=$(abspath $(OUT)/tracer) $(PYTHON) tests/soak/idle_agent.py \
+		$(PROCESSES:%=--processes %) $(WORKING:%=--working %)
+
 # ROUNDS=25, SEED=1: eight sessions per round, of the tracer with sanitizers
 unruly:
 	$(Q)$(MAKE) --no-print-directory SAN=1 all
@@ -347,12 +439,13 @@ roots:
 	$(Q)$(PYTHON) tests/machines/roots.py
 
 # Seeds: captures without their file header, which are streams of records; an object file, as a JIT
-# registers it; a library with DWARF; libraries with CFI, and their .eh_frame alone; tracemalloc's pickles. tests/fuzz/corpus/ has inputs of
+# registers it; a library with DWARF; libraries with CFI, and their .eh_frame alone; tracemalloc's pickles; requests. tests/fuzz/corpus/ has inputs of
 # sessions, each with a path that no other takes, and images of processes.
 CORPUS := build/corpus/fuzz
-fuzz: $(FUZZERS)
+fuzz-programs: $(FUZZERS)
+fuzz: fuzz-programs
 	$(Q)mkdir -p $(addprefix $(CORPUS)_,capture jit_elf native worker tracemalloc session image \
-		unwind recording)
+		unwind recording archive web)
 	$(Q)for c in tests/golden/*.cap; do tail -c +17 $$c > $(CORPUS)_capture/$${c##*/}; done
 	$(Q)cp $(FUZZ_LIB)/obj/user/util/text.o $(CORPUS)_jit_elf
 	$(Q)$(CC) -shared -nostdlib -fPIC -O2 -x c -o $(CORPUS)_native/allocator.so \
@@ -364,6 +457,11 @@ fuzz: $(FUZZERS)
 	$(Q)$(PYTHON) tests/fuzz/corpus/corpus_core.py $(CORPUS)_core
 	$(Q)tar -xzOf tests/fuzz/corpus/corpus_recording.tar.gz >$(CORPUS)_recording.rec
 	$(Q)$(PYTHON) tests/fuzz/corpus/corpus_recording.py $(CORPUS)_recording.rec $(CORPUS)_recording
+	$(Q)echo '{}' >$(CORPUS)_archive/evidence.json && tar -cf $(CORPUS)_archive/bundle --format=ustar \
+		-C $(CORPUS)_archive evidence.json -C $(CURDIR) Makefile
+	$(Q)for path in / /metrics /targets /readyz '/debug/pprof/heap?pid=7&seconds=1' '/report?pid=7'; do \
+		printf '\0GET %s HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer x\r\n\r\n' "$$path" \
+			>$(CORPUS)_web/$$(printf %s "$$path" | tr -c a-z _); done
 	$(Q)tar -xzf tests/fuzz/corpus/corpus_session.tar.gz -C $(CORPUS)_session
 	$(Q)tar -xzf tests/fuzz/corpus/corpus_image.tar.gz -C $(CORPUS)_image
 	$(Q)for f in $(FUZZERS); do echo "$$f"; mkdir -p build/corpus/$${f##*/}; \
@@ -391,16 +489,49 @@ lint:
 	$(Q)cppcheck --quiet --error-exitcode=1 --std=c11 --enable=warning,portability --inline-suppr \
 		--suppress=missingIncludeSystem -Iuser -Iinclude user
 
-install: all
-	install -D -m 755 $(OUT)/tracer $(DESTDIR)$(PREFIX)/sbin/tracer
-	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/doc/tracer README.md
-	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/doc/tracer/docs $(wildcard docs/*.md)
-	install -D -m 644 completions/tracer.bash \
-		$(DESTDIR)$(PREFIX)/share/bash-completion/completions/tracer
-	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/zsh/site-functions completions/_tracer
-	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d completions/tracer.fish
-	for page in $(MAN); do [ ! -e $$page ] || \
-		install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man1 $$page || exit 1; done
+# --- installation ---------------------------------------------------------------------------------
+
+# FILE=PLACE, of all but the program.
+DOCS     := README.md GLOSSARY.md CHANGELOG.md $(wildcard docs/*.md docs/schema/*.json)
+INSTALLED := $(foreach doc,$(DOCS),$(doc)=$(PREFIX)/share/doc/tracer/$(doc)) \
+	completions/tracer.bash=$(PREFIX)/share/bash-completion/completions/tracer \
+	completions/tracer.fish=$(PREFIX)/share/fish/vendor_completions.d/tracer.fish \
+	completions/_tracer=$(ZSH_DIR)/_tracer \
+	$(foreach page,$(MAN),$(page)=$(PREFIX)/share/man/man1/$(notdir $(page))) \
+	$(if $(SYSTEMD_DIR),deploy/systemd/tracer-agent.service=$(SYSTEMD_DIR)/tracer-agent.service)
+CONFIG   := deploy/systemd/agent.conf
+ETC      := $(DESTDIR)/etc/tracer
+
+# A configuration that is there stays as it is.
+install: all man
+	install -D -m 755 $(OUT)/tracer $(DESTDIR)$(PREFIX)/bin/tracer
+	for file in $(INSTALLED); do \
+		install -D -m 644 "$${file%%=*}" "$(DESTDIR)$${file#*=}" || exit 1; done
+	[ -e $(ETC)/agent.conf ] || install -D -m 644 $(CONFIG) $(ETC)/agent.conf
+
+# The folders that others use, too, stay, and a configuration that was changed.
+uninstall:
+	rm -f $(DESTDIR)$(PREFIX)/bin/tracer
+	! cmp -s $(CONFIG) $(ETC)/agent.conf || rm $(ETC)/agent.conf
+	[ ! -d $(ETC) ] || rmdir --ignore-fail-on-non-empty $(ETC)
+	for file in $(INSTALLED); do rm -f "$(DESTDIR)$${file#*=}" || exit 1; done
+	for folder in tracer/docs/schema tracer/docs tracer; do [ ! -d $(DESTDIR)$(PREFIX)/share/doc/$$folder ] || \
+		rmdir --ignore-fail-on-non-empty $(DESTDIR)$(PREFIX)/share/doc/$$folder || exit 1; done
+
+deb:
+	$(Q)tools/install-deps package
+	$(Q)tools/make-deb build/deb
+
+# The same bytes, whatever the folder, the time, the language and the rights of new files.
+deb-reproducible: deb
+	$(Q)umask 077 && CCACHE_DISABLE=1 TZ=Pacific/Apia LC_ALL=C.UTF-8 \
+		tools/make-deb build/deb-again/in/another/folder
+	$(Q)for deb in build/deb/*.deb; do \
+		cmp "$$deb" "build/deb-again/in/another/folder/$${deb##*/}" || exit 1; done
+	@echo 'deb-reproducible: both builds have the same bytes'
+
+packages: all deb
+	$(Q)$(PYTEST) tests/packages
 
 clean:
 	rm -rf build

@@ -9,6 +9,7 @@
  * be handed to another thread before it returns.
  */
 #include "block.h"
+#include "fault.h"
 #include "memory.h"
 #include "process.h"
 #include "python/heap.h"
@@ -419,7 +420,7 @@ int python_site(struct pt_regs *regs)
 			    (__u32)argument(regs, cookie, 0), api);
 		break;
 	case ABI_OP_RENAME:
-		if (has_tasks)
+		if (label_is(ABI_LABEL_TASK))
 			rename_note(thread, argument(regs, cookie, 1));
 		break;
 	default:

@@ -2,6 +2,7 @@
 /* Records of blocks: EVENT_ALLOC and EVENT_FREE and their kin, less those outside the sample. */
 #pragma once
 
+#include "python/label.h"
 #include "python/stack.h"
 #include "python/task.h"
 #include "sample.h"
@@ -66,12 +67,18 @@ static __always_inline int block_is_wanted(struct thread_state *thread)
 }
 
 /*
- * Reserves a record that allocates thread->block, after one of the asyncio task that does, if it is
- * another one than before. NULL: the ring buffer is full.
+ * Reserves a record that allocates thread->block, after one of its label, if that is another one
+ * than before. NULL: the ring buffer is full.
  */
 static __always_inline void *alloc_reserve(struct thread_state *thread, const __u32 size)
 {
-	return has_tasks && task_note(thread) ? NULL : block_reserve(thread, size);
+	int failed = 0;
+
+	if (label_is(ABI_LABEL_TASK))
+		failed = task_note(thread);
+	else if (has_labels)
+		failed = label_note(thread);
+	return failed ? NULL : block_reserve(thread, size);
 }
 
 /* Emits thread->block. A record that does not fit into the ring buffer is counted. */

@@ -203,6 +203,7 @@ static __noinline int unwind_start(struct thread_state *thread, struct unwind_st
 {
 	unwind_begin(unwind, thread, thread->native_walk.caller,
 		     thread->native_walk.below + RETURN_BYTES, thread->native_walk.frame);
+	unwind->is_interrupted = thread->native_walk.is_interrupted;
 	return unwind_is_frame(unwind);
 }
 

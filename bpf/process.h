@@ -193,6 +193,16 @@ int process_exec(void *context UNUSED)
 	return 0;
 }
 
+/* The variables of a forked child are at the same addresses. */
+static __always_inline void label_inherit(__u32 child)
+{
+	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
+	struct abi_label *label = bpf_map_lookup_elem(&labels, &tgid);
+
+	if (label)
+		bpf_map_update_elem(&labels, &child, label, BPF_ANY);
+}
+
 /*
  * Makes the entry of a child whose memory is a copy of its parent's. Returns the child's space id;
  * 0: it got no entry.
@@ -207,6 +217,8 @@ static __always_inline __u32 target_inherit(const struct abi_target *parent, __u
 	target->sample_overflow = 1;
 	if (target->renames == ABI_RENAMES_HERE)
 		target->renames = ABI_RENAMES_UNREPORTED;
+	if (has_labels)
+		label_inherit(child);
 	return target->space_id;
 }
 

@@ -6,6 +6,7 @@
 #include "task_state.h"
 #include "user_word.h"
 
+#include "abi/label.h"
 #include "abi/target.h"
 
 /*
@@ -74,6 +75,7 @@ struct native_walk {
 	__u32 cut;            /* EVENT_STACK_CUT: it ended before the stack's base; else 0 */
 	__u32 python_frames;  /* of the stack */
 	__u32 is_native_only; /* the interpreter's frames are frames like others */
+	__u32 is_interrupted; /* caller is no return address: the byte before it was running */
 };
 
 /* The name of a task, as in struct event_task. */
@@ -111,8 +113,12 @@ struct thread_state {
 	__u32 tstate_space; /* abi_target.space_id in which tstate and tstate_slot were found */
 	__u64 task_id;      /* of the last EVENT_TASK; 0: no task, or none was sent yet */
 	struct task_name task;
-	/* addresses of the running task (0: none; UNREADABLE: not known) and of its name */
-	__u64 task_address, task_name;
+	/* address of the running task, or of the label's value; 0: none; UNREADABLE: not known */
+	__u64 task_address;
+	union {
+		__u64 task_name;   /* address of its name */
+		__u64 label_frame; /* the walk's nearest frame of the label's function; 0: none */
+	};
 	/* last_free comes from a debugging hook: the object allocator may get it, too */
 	__u32 last_hooked;
 	__u32 reserved;     /* bytes of the ring buffer since the last read-ahead */
@@ -229,8 +235,17 @@ const volatile __u32 has_loop = 0;
 /* 1: native stacks may be walked. If 0, the verifier removes the walk. */
 const volatile __u32 has_native = 0;
 
-/* 1: some target's tasks are told. If 0, the verifier removes all of python/task.h as dead code. */
-const volatile __u32 has_tasks = 0;
+/*
+ * 1: something is told with the blocks of targets. If 0, the verifier removes all of python/task.h
+ * and python/label.h as dead code.
+ */
+const volatile __u32 has_labels = 0;
+__u32 label_source; /* enum abi_label_source */
+
+static __always_inline int label_is(__u32 source)
+{
+	return has_labels && *(volatile __u32 *)&label_source == source;
+}
 
 /*
  * The thread whose new block, requested with the GIL held, was a process's last one, by tgid. 0: it
@@ -247,7 +262,7 @@ static __always_inline __u32 *last_allocator(__u32 tgid)
 /* The running process has a new block that nothing tells of. */
 static __always_inline void last_allocator_forget(void)
 {
-	if (has_tasks)
+	if (has_labels)
 		*(volatile __u32 *)last_allocator(bpf_get_current_pid_tgid() >> 32) = 0;
 }
 
@@ -276,6 +291,30 @@ static __always_inline void loop_run(const __u32 limit, long (*step)(__u32 turn,
 /* 1: the hits of each target's probes are counted now (abi_target.hits). */
 __u32 counting;
 
+/* What is told with each process's blocks, and the functions of ABI_LABEL_LOCAL. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, __u32);
+	__type(value, struct abi_label);
+} labels SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct abi_label_key);
+	__type(value, struct abi_label_code);
+} label_codes SEC(".maps");
+
+static __always_inline struct abi_label_code *label_code_find(__u32 codes_of, __u64 code)
+{
+	struct abi_label_key key = {.code = code, .tgid = codes_of};
+
+	return bpf_map_lookup_elem(&label_codes, &key);
+}
+
 /* Incremented after every change of `targets`, by BPF or by user space. */
 __u64 targets_version = 1;
 
@@ -298,6 +337,8 @@ static __always_inline void hit_count(void)
 static __always_inline void target_delete(__u32 tgid)
 {
 	bpf_map_delete_elem(&targets, &tgid);
+	if (has_labels)
+		bpf_map_delete_elem(&labels, &tgid);
 	__sync_fetch_and_add(&targets_version, 1);
 }
 
@@ -339,15 +380,21 @@ __noinline int thread_refresh(void)
 /*
  * The running thread's state, with a current `target` member; NULL: its process is not a target.
  */
-static __always_inline struct thread_state *thread_current(void)
+static __always_inline struct thread_state *thread_uncounted(void)
 {
 	struct task_struct *task = (void *)bpf_get_current_task_btf();
 	struct thread_state *thread = threads_find(task);
 
-	hit_count();
 	if (thread && thread->target_version == *(volatile __u64 *)&targets_version)
 		return thread;
 	return thread_refresh() ? NULL : threads_find(task);
+}
+
+/* The same at a probe, whose hit is counted. */
+static __always_inline struct thread_state *thread_current(void)
+{
+	hit_count();
+	return thread_uncounted();
 }
 
 /*

@@ -149,6 +149,7 @@ static const struct spec specs[] = {
 	{"abi.code_versioned", CONST, NULL, NULL, V(12), ANY, 1},
 	{"abi.tstate_task", CONST, NULL, NULL, V(8), V(13), 0},
 	{"abi.tstate_task", OFFSET, "_PyThreadStateImpl", "asyncio_running_task", V(14), ANY, 0},
+	{"tstate_context", OFFSET, "PyThreadState", "context", V(8), ANY, 0},
 	/* TaskObj.task_name, which only the DWARF of _asyncio has, by its section .AsyncioDebug. */
 	{"abi.task_name", CONST, NULL, NULL, V(8), V(13), 0},
 	{"abi.task_name", CONST_WITH_GIL, NULL, NULL, V(14), ANY, 136},
@@ -315,6 +316,18 @@ static const struct spec specs[] = {
 	{"collector.garbage", OFFSET, "_gc_runtime_state", "garbage", V(8), ANY, 0},
 	{"collector.generation_bytes", SIZE, "gc_generation", NULL, V(8), ANY, 0},
 	{"collector.threshold", OFFSET, "gc_generation", "threshold", V(8), ANY, 0},
+	{"collector.count", OFFSET, "gc_generation", "count", V(8), ANY, 0},
+	{"collector.collecting", OFFSET, "_gc_runtime_state", "collecting", V(8), ANY, 0},
+	{"collector.statistics", OFFSET, "_gc_runtime_state", "generation_stats", V(8), ANY, 0},
+	{"collector.statistics_bytes", SIZE, "gc_generation_stats", NULL, V(8), ANY, 0},
+	{"collector.collections", OFFSET, "gc_generation_stats", "collections", V(8), ANY, 0},
+	{"collector.collected", OFFSET, "gc_generation_stats", "collected", V(8), ANY, 0},
+	{"collector.uncollectable", OFFSET, "gc_generation_stats", "uncollectable", V(8), ANY, 0},
+	{"collector.duration", OFFSET, "gc_generation_stats", "duration", V(15), ANY, 0},
+	/* From 3.15 on the last collections of each generation are kept, elsewhere. */
+	{"collector.rings", POINTER, "_gc_runtime_state", "generation_stats", V(8), ANY, 0},
+	{"collector.young_ring", OFFSET, "gc_young_stats_buffer", "index", V(15), ANY, 0},
+	{"collector.old_ring", OFFSET, "gc_old_stats_buffer", "index", V(15), ANY, 0},
 
 	/* Without the GIL. */
 	{"free_threaded.tstate_heaps", NOGIL_OFFSET, "_PyThreadStateImpl", "mimalloc.heaps", V(13),

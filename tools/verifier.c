@@ -32,7 +32,7 @@
 #define LOG_BYTES  (16u << 20)
 #define LOG_STATS  4   /* BPF_LOG_STATS of the kernel's include/linux/bpf_verifier.h */
 #define STACK_UNIT 32u /* check_max_stack_depth() rounds each frame up */
-#define FUNCTIONS  64
+#define FUNCTIONS  128
 
 /* The functions of a program: their starts, and the stack that each one uses. */
 struct functions {
@@ -222,7 +222,7 @@ int main(int argc, char **argv)
 		return 2;
 	alloc->rodata->has_loop = features.bpf_loop;
 	alloc->rodata->has_native = 1;
-	alloc->rodata->has_tasks = 1;
+	alloc->rodata->has_labels = 1;
 	alloc->rodata->watch = ABI_WATCH_ALL;
 	alloc->rodata->sampling = 1;
 	alloc->rodata->returns_by_call = perfmap->rodata->returns_by_call = 1;

@@ -12,6 +12,13 @@
 #include "util/error.h"
 #include "util/near.h"
 
+/*
+ * jemalloc's settings: one thread of each process allocates, and what an attach has needed for a
+ * moment is given back soon, since a session may run for months.
+ */
+extern const char *malloc_conf;
+const char *malloc_conf = "narenas:1,dirty_decay_ms:1000,muzzy_decay_ms:0";
+
 static const struct {
 	const char *name;
 	int (*run)(int argc, char **argv);
@@ -34,6 +41,9 @@ static const struct {
 	{"memory", cli_memory, "memory -p PID", "what a process's RSS consists of; no probe"},
 	{"perfmap", cli_perfmap, "perfmap -p PID | -- COMMAND ARG...",
 	 "names of code that is generated at run time, for perf"},
+	{"agent", cli_agent, "agent --config FILE",
+	 "watch a machine: evidence when memory runs out, metrics"},
+	{"fleet", cli_fleet, "fleet FILE...", "what the snapshots of many machines have in common"},
 	{"doctor", cli_doctor, "doctor", "what this kernel and these privileges allow"},
 };
 
@@ -47,7 +57,7 @@ static void usage_print(FILE *out)
 }
 
 /* Is there such a program, by its path or on PATH? */
-static int is_program(const char *name)
+static bool is_program(const char *name)
 {
 	const char *path = getenv("PATH");
 	char file[PATH_MAX];
@@ -100,7 +110,7 @@ int main(int argc, char **argv)
 		return EXIT_DONE;
 	}
 	if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "-V")) {
-		printf("tracer %s\n", TRACER_VERSION);
+		cli_version_print();
 		return EXIT_DONE;
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(commands); i++)

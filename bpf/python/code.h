@@ -176,6 +176,25 @@ static __always_inline int code_read(struct thread_state *thread, __u64 code,
 	return 0;
 }
 
+/* In known_code.first_traceable: the code object is of the label's function. */
+#define LABEL_CODE (1 << 30)
+
+/* Not inline: code_fill() has no space on its stack for the key. */
+__noinline int code_is_labelled(struct thread_state *thread, __u64 code)
+{
+	struct abi_label *label;
+	struct abi_label_code *found = NULL;
+	__u32 tgid;
+
+	if (!thread)
+		return 0;
+	tgid = thread->ids.tgid;
+	label = bpf_map_lookup_elem(&labels, &tgid);
+	if (label)
+		found = label_code_find(label->codes_of, code);
+	return found && found->mark == CODE_U64(thread, thread->target.offsets.code_mark);
+}
+
 /* The entry for this address in the thread's second cache; NULL: there is no memory for it. */
 static __always_inline struct known_code *second_cache_entry(__u64 code)
 {
@@ -209,6 +228,8 @@ __noinline int code_fill(struct thread_state *thread, __u64 code, __u32 slot)
 		return 0;
 	}
 	result = code_read(thread, code, known);
+	if (label_is(ABI_LABEL_LOCAL) && !result && code_is_labelled(thread, code))
+		known->first_traceable |= LABEL_CODE;
 	if (!result && second)
 		*second = *known;
 	return result;

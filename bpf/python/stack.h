@@ -142,9 +142,12 @@ __noinline int frame_append(struct thread_state *thread, __u64 address)
 		lasti = (__s32)(FRAME_U64(frame, offsets->frame_instr) -
 				bytecode_find(offsets, frame, code));
 		if (FRAME_U8(frame, offsets->frame_owner) != offsets->owner_generator &&
-		    lasti < known->first_traceable * 2)
+		    lasti < (known->first_traceable & ~LABEL_CODE) * 2)
 			return 0;
 	}
+	if (label_is(ABI_LABEL_LOCAL) && known->first_traceable & LABEL_CODE &&
+	    !thread->label_frame)
+		thread->label_frame = address;
 	id = known->code_id;
 	slot = thread->stack.nframe & (EVENT_MAX_FRAMES - 1);
 	thread->frames[slot].code_id = id;
@@ -315,8 +318,10 @@ static __always_inline int python_frames_begin(struct thread_state *thread, int 
 		return -1;
 	}
 	thread->next_frame = frame;
-	if (has_tasks)
+	if (has_labels)
 		thread->block.tstate = thread->tstate;
+	if (label_is(ABI_LABEL_LOCAL))
+		thread->label_frame = 0;
 	thread->walk++;
 	tick_note(thread);
 	if (target->partial || target->sample_bytes)

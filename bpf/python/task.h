@@ -76,7 +76,7 @@ __noinline int task_output(struct thread_state *thread)
 	record->how = thread->task.how;
 	record->kind = thread->task.kind;
 	__builtin_memset(record->name, 0, sizeof(record->name));
-	if (record->how == EVENT_TASK_NAMED)
+	if (record->how == EVENT_TASK_NAMED || record->how == EVENT_TASK_RAW)
 		__builtin_memcpy(record->name, thread->content, sizeof(record->name));
 	bpf_ringbuf_submit(record, RING_FLAGS);
 	return 0;

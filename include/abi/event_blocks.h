@@ -33,6 +33,7 @@ enum event_layer {
 	EVENT_LAYER_PYTHON = 0, /* Python's allocators: every api but EVENT_API_NATIVE */
 	EVENT_LAYER_NATIVE = 1, /* malloc and its kin */
 	EVENT_LAYER_MMAP = 2,   /* regions (EVENT_MAP and its kin) */
+	EVENT_LAYER_PAGES = 3,  /* resident pages (EVENT_FAULT, EVENT_PAGES); alone */
 	EVENT_LAYERS
 };
 #define EVENT_LAYER_TABLES 2 /* the layers that are tables of blocks */
@@ -94,6 +95,41 @@ struct event_map {
 	__u64 protection;             /* EVENT_MAP, EVENT_PROTECT: PROT_*; 0: only reserved */
 };
 
+/* A page fault was handled: the page is resident, unless the process has released it since. */
+struct event_fault {
+	struct event_header header;
+	__u64 address;  /* of the page */
+	__u64 bytes;    /* of a page of the kernel's: the fault may have brought more of them */
+	__u64 stack_id; /* as in struct event_alloc */
+};
+
+/*
+ * The resident pages of one map. A walk is a series of such records, in order of address; a large
+ * map has several. A record's runs lie within whole areas of EVENT_PAGES_AREA bytes, so that what a
+ * fault has brought besides its own page is in one record.
+ */
+#define EVENT_PAGES_AREA  (2u << 20)
+#define EVENT_PAGES_UNIT  4096u /* bytes, whatever the size of the kernel's pages */
+#define EVENT_PAGES_MAX   4096u /* runs */
+#define EVENT_PAGES_FIRST 1u    /* the walk begins */
+#define EVENT_PAGES_LAST  2u    /* it is complete */
+#define EVENT_PAGES_HUGE  4u    /* the map has huge pages */
+struct event_page_run {
+	__u64 address;
+	__u32 count;   /* of EVENT_PAGES_UNIT; at least 1 */
+	__u32 is_file; /* 1: pages of a file, or shared memory */
+};
+struct event_pages {
+	struct event_header header;
+	__u32 flags; /* EVENT_PAGES_* */
+	__u32 count; /* of runs */
+	/* LAST: resident bytes that the walk could not tell, because their map is too large */
+	__u64 unread_bytes;
+	struct event_page_run runs[];
+};
+
+_Static_assert(sizeof(struct event_fault) == 48, "fault");
+_Static_assert(sizeof(struct event_pages) == 40, "pages");
 _Static_assert(__builtin_offsetof(struct event_alloc, stack_id) == 40, "alloc.stack_id");
 _Static_assert(sizeof(struct event_alloc) == 56, "alloc");
 _Static_assert(sizeof(struct event_alloc_weighted) == 56, "alloc_weighted");

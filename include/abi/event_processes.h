@@ -71,7 +71,12 @@ enum event_mode {
 #define EVENT_MODE_TASKS_UNREPORTED 0x40000u
 /* Its pools are pieces of mimalloc's pages: a build without the GIL. */
 #define EVENT_MODE_MIMALLOC 0x80000u
+#define EVENT_MODE_PAGES    0x100000u /* its page faults are traced, and nothing else */
 
+#define EVENT_SERVICE_TEXT 128
+#define EVENT_BOOT_TEXT    40
+
+#define EVENT_LABEL_TEXT 136u
 struct event_target {
 	struct event_header header; /* tgid: the process; time_ns: when its tracing began */
 	__u32 python_version;       /* PY_VERSION_HEX: 0x030b02f0 is 3.11.2 final; 0: no Python */
@@ -88,6 +93,13 @@ struct event_target {
 	__u64 age_ns;          /* since the process began, when its tracing did; 0: not known */
 	__u32 budget_permille; /* share of its CPU time that the probes may take; 0: no limit */
 	__u32 pad;
+	char service[EVENT_SERVICE_TEXT]; /* its name; "": not known; NUL-terminated */
+	char version[EVENT_SERVICE_TEXT]; /* of the service */
+	/* With the tgid they tell which process it is, of all of all machines. */
+	char boot[EVENT_BOOT_TEXT]; /* the machine's boot ID; "": not known; NUL-terminated */
+	__u64 start_ticks;          /* when it began, in clock ticks since the boot; 0: not known */
+	/* EVENT_MODE_TASKS: "context NAME", "local FUNCTION:NAME"; "": the asyncio task */
+	char label[EVENT_LABEL_TEXT];
 };
 
 #define EVENT_TARGET_MIN 112u /* bytes of the shortest struct event_target */
@@ -134,9 +146,17 @@ enum event_task_name {
 	EVENT_TASK_UNKNOWN = 1,  /* its name could not be read */
 	EVENT_TASK_NUMBERED = 2, /* it was given no name: it is "Task-" and its number */
 	EVENT_TASK_NAMED = 3,
+	/* values of variables (abi/label.h) */
+	EVENT_TASK_INT = 4,   /* number is signed */
+	EVENT_TASK_BOOL = 5,  /* number: 0, 1; 2: None */
+	EVENT_TASK_RAW = 6,   /* a bytes object */
+	EVENT_TASK_OTHER = 7, /* of a type that is not read; number: the type's address */
 };
 
-/* The name of the asyncio task that the thread in the header runs from here on. */
+/*
+ * The name of the asyncio task that the thread in the header runs from here on, or the value of the
+ * variable with which it makes blocks.
+ */
 #define EVENT_TASK_BYTES 128u
 struct event_task {
 	struct event_header header;
@@ -183,7 +203,7 @@ _Static_assert(__builtin_offsetof(struct event_process, space_id) == EVENT_PROCE
 _Static_assert(sizeof(struct event_process) == 40, "process");
 _Static_assert(__builtin_offsetof(struct event_target, parent) == EVENT_TARGET_MIN,
 	       "target.parent");
-_Static_assert(sizeof(struct event_target) == 208, "target");
+_Static_assert(sizeof(struct event_target) == 648, "target");
 _Static_assert(sizeof(struct event_mode_change) == 48, "mode_change");
 _Static_assert(sizeof(struct event_rss) == 32, "rss");
 _Static_assert(sizeof(struct event_cost) == 48, "cost");

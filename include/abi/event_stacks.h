@@ -92,6 +92,8 @@ struct event_code_lines {
 #define EVENT_SYMBOL_SLOW 1u
 /* One more struct event_symbol_frame follows: its file name is that of the mapped file. */
 #define EVENT_SYMBOL_FILE 2u
+/* A struct event_symbol_binary is the last part: the mapped file is an ELF file. */
+#define EVENT_SYMBOL_BINARY 4u
 
 /*
  * Made by the session from the files that the process has mapped. If an address has several frames,
@@ -102,7 +104,7 @@ struct event_symbol {
 	struct event_header header;
 	__u64 address;
 	__u32 count; /* of struct event_symbol_frame; 0: it has no name */
-	__u32 flags; /* EVENT_SYMBOL_SLOW, EVENT_SYMBOL_FILE */
+	__u32 flags; /* EVENT_SYMBOL_SLOW, EVENT_SYMBOL_FILE, EVENT_SYMBOL_BINARY */
 	__u8 data[];
 };
 
@@ -110,6 +112,15 @@ struct event_symbol_frame {
 	__u32 line;                           /* 0: not known */
 	__u16 function_bytes, filename_bytes; /* UTF-8, no NUL; at most EVENT_MAX_TEXT each */
 	__u8 data[];
+};
+
+/* The segment of the mapped file that the address is in, in whole pages. */
+struct event_symbol_binary {
+	__u64 start, limit;   /* the file's own addresses (vaddr) */
+	__u64 offset;         /* of start in the file */
+	__u32 build_id_bytes; /* lower-case hex digits; 0: it has none */
+	__u32 reserved;
+	__u8 data[]; /* the build ID, padded to 8 bytes */
 };
 
 _Static_assert(sizeof(struct event_frame) == 16, "frame");
@@ -120,3 +131,4 @@ _Static_assert(sizeof(struct event_unwind_file) == 72, "unwind_file");
 _Static_assert(sizeof(struct event_code_lines) == 40, "code_lines");
 _Static_assert(sizeof(struct event_symbol) == 40, "symbol");
 _Static_assert(sizeof(struct event_symbol_frame) == 8, "symbol_frame");
+_Static_assert(sizeof(struct event_symbol_binary) == 32, "symbol_binary");

@@ -40,7 +40,8 @@ enum event_type {
 	EVENT_ALLOC_WEIGHTED = 24,
 	/* struct event_unwind_file: a walk needs this file's table. Not in captures */
 	EVENT_UNWIND_FILE = 25,
-	EVENT_TASK = 26, /* struct event_task: the thread's next blocks are of this asyncio task */
+	EVENT_TASK = 26,  /* struct event_task: the thread's next blocks are of this asyncio task */
+	EVENT_FAULT = 27, /* struct event_fault: a page fault was handled */
 
 	/*
 	 * Perf maps have a stream of their own (bpf/perfmap.bpf.c), which also carries EXIT, EXEC
@@ -79,7 +80,8 @@ enum event_type {
 	EVENT_THREAD = 281, /* struct event_thread: the name of a thread */
 	/* struct event_census_chunks: the blocks of malloc's that are allocated */
 	EVENT_CENSUS_CHUNKS = 282,
-	EVENT_COST = 290, /* struct event_cost: what the process has run, and its probes of that */
+	EVENT_COST = 290,  /* struct event_cost: what the process has run, and its probes of that */
+	EVENT_PAGES = 291, /* struct event_pages: which pages are resident */
 };
 
 struct event_header {

@@ -82,3 +82,21 @@ static inline int sample_covers(__u64 *gap, __u64 bytes)
 	*gap -= bytes;
 	return 0;
 }
+
+/*
+ * Are faults of this page in the sample? share: the chance of each page, of 2^32.
+ * The address decides: what became of a page is known from its last fault, which is in the sample
+ * if the one before was. A smaller sample is a part of a larger one.
+ */
+static inline int sample_takes_page(__u64 address, __u64 bytes, __u64 share)
+{
+	__u64 x = address / bytes;
+
+	/* the finaliser of splitmix64 */
+	x ^= x >> 30;
+	x *= 0xbf58476d1ce4e5b9ull;
+	x ^= x >> 27;
+	x *= 0x94d049bb133111ebull;
+	x ^= x >> 31;
+	return x >> 32 < share;
+}

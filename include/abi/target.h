@@ -149,7 +149,10 @@ struct abi_target {
 	 * latter, too
 	 */
 	__u32 layers;
-	/* probe hits, approximate: not counted atomically. Written by BPF, if `counting` is set */
+	/*
+	 * probe hits, approximate: not counted atomically. Written by BPF, if `counting` is set. Of
+	 * page faults: nanoseconds, always
+	 */
 	__u64 hits;
 	struct abi_heap heap;
 	struct abi_offsets offsets;
@@ -163,10 +166,11 @@ struct abi_target {
 	 * calls. Addresses; 0 bytes: not known.
 	 */
 	struct abi_code loop_code[ABI_LOOP_CODES];
-	__u64 ended;   /* 1: a thread has begun to report the process's end. Written by BPF */
-	__u64 partial; /* 1: some sites where Python's allocators return a block have no probe */
-	__u32 paused;  /* enum abi_paused */
-	__u32 window;  /* number of the native layer's window */
+	__u64 ended;      /* 1: a thread has begun to report the process's end. Written by BPF */
+	__u32 partial;    /* 1: some sites where Python's allocators return a block have no probe */
+	__u32 page_share; /* of page faults, in a sample: sample_takes_page() */
+	__u32 paused;     /* enum abi_paused */
+	__u32 window;     /* number of the native layer's window */
 	__u64 long_type, unicode_type; /* addresses of PyLong_Type, PyUnicode_Type; 0: not needed */
 	__u64 renames;                 /* enum abi_renames; BPF sets it to UNREPORTED */
 	/*
@@ -175,6 +179,11 @@ struct abi_target {
 	 */
 	__u64 record_base;
 	__u32 record_calls[ABI_RECORD_CALLS];
+	/*
+	 * Code of libc, which touches memory for others: the stack of a page fault begins with its
+	 * caller. 0 bytes: not known.
+	 */
+	struct abi_code libc_code;
 };
 
 /* Where Task.set_name() has its probe, ABI_OP_RENAME. */
@@ -406,4 +415,4 @@ _Static_assert(__builtin_offsetof(struct abi_target, tstate_source) == 24, "targ
 _Static_assert(__builtin_offsetof(struct abi_target, offsets) == 224, "target.offsets");
 _Static_assert(__builtin_offsetof(struct abi_target, interpreter_start) == 296,
 	       "target.interpreter_start");
-_Static_assert(sizeof(struct abi_target) == 528, "target");
+_Static_assert(sizeof(struct abi_target) == 544, "target");

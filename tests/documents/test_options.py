@@ -9,6 +9,7 @@ from test_man import ROOT, options_of_help, subcommands, tracer
 
 # Options of other programs that stand alone in the documents.
 OTHERS = {"--no-children", "--sort", "--max-stack", "--add", "--temporary-allocations", "--other"}
+OTHERS |= {"--cap-add", "--security-opt", "--user"}  # docker's
 
 
 def options_of(subcommand):
@@ -23,7 +24,8 @@ def options_of(subcommand):
 def options():
     """{subcommand: its options}; "" has those of all subcommands."""
     known = {name: options_of(name) | {"--help"} for name in subcommands()}
-    known[""] = set().union(*known.values(), {"--version", "-V", "-h"})
+    known["trace"] |= {"--version", "-V", "-h"}  # without a subcommand
+    known[""] = set().union(*known.values())
     return known
 
 
@@ -43,6 +45,7 @@ def codes(text):
     "path",
     [
         "README.md",
+        "CHANGELOG.md",
         *(os.path.relpath(p, ROOT) for p in sorted(glob.glob(os.path.join(ROOT, "docs", "*.md")))),
     ],
 )

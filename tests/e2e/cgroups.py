@@ -64,6 +64,21 @@ def hierarchy(folder, kind):
         subprocess.run(["umount", folder], check=True)
 
 
+V1_ONLY = """mount -t tmpfs none /sys/fs/cgroup &&
+mkdir /sys/fs/cgroup/memory &&
+mount -t cgroup -o memory none /sys/fs/cgroup/memory &&
+exec "$@\""""
+
+
+def v1_only():
+    """A command prefix that runs a command where only cgroup v1 is mounted, with its memory
+    controller."""
+    prefix = ("unshare", "-m", "sh", "-c", V1_ONLY, "sh")
+    if subprocess.run([*prefix, "true"], stderr=subprocess.DEVNULL).returncode:
+        pytest.skip("memory is a controller of cgroup v2 here")
+    return prefix
+
+
 def removed(path):
     """A process leaves its cgroup shortly after it has been reaped."""
     try:

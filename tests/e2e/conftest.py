@@ -18,6 +18,7 @@ only the long ones run, with those versions that they have in CI.
 """
 import ctypes
 import fcntl
+import filecmp
 import os
 import platform
 import re
@@ -29,13 +30,22 @@ import pytest
 
 # What their assertions compared is told, too.
 pytest.register_assert_rewrite(
-    "cgroups", "cli_text", "containers", "ctl_client", "harness", "parity", "perfmaps", "truth"
+    "cgroups",
+    "cli_text",
+    "containers",
+    "ctl_client",
+    "harness",
+    "parity",
+    "perfmaps",
+    "schemas",
+    "truth",
 )
 
 import harness  # noqa: E402
 import matrix  # noqa: E402
 import procfs  # noqa: E402
 import pythons  # noqa: E402
+import schemas  # noqa: E402
 from interpreters import packed as packed_python  # noqa: E402
 
 
@@ -53,6 +63,7 @@ def pytest_configure(config):
     # A system call that is not on the allow list ends the session, which reports the call
     # (user/proc/sandbox/calls.h).
     os.environ["TRACER_CALLS"] = "kill"
+    harness.check_json = schemas.check
     config.addinivalue_line("markers", "versions(*minor): run once for each of these CPythons")
     config.addinivalue_line("markers", "root_versions(since, before): those of root_python")
     config.addinivalue_line("markers", "differ(*names): parameters that are not to be equal")
@@ -192,6 +203,21 @@ def debian_python():
     return harness.Interpreter(pythons.version_of(path), path)
 
 
+def _programs_put(there):
+    """The test programs as they are now. They stay: a test beside this one may run them."""
+    for folder, _, names in os.walk(harness.PROGRAMS):
+        inside = os.path.join(there, os.path.relpath(folder, harness.PROGRAMS))
+        if os.path.basename(folder) == "__pycache__":
+            continue
+        os.makedirs(inside, exist_ok=True)
+        for name in names:
+            source, copy = os.path.join(folder, name), os.path.join(inside, name)
+            if not os.path.exists(copy) or not filecmp.cmp(source, copy, shallow=False):
+                new = "%s.%d" % (copy, os.getpid())
+                shutil.copy(source, new)
+                os.replace(new, copy)
+
+
 @pytest.fixture
 def root_python(request):
     """A CPython of another distribution. It finds the test programs under the same paths as the
@@ -199,15 +225,10 @@ def root_python(request):
     if request.param is None:
         pytest.skip("no root file system with such a CPython: run make roots (HACKING.md)")
     root, path = pythons.in_roots()[request.param]
-    there = root + harness.PROGRAMS
-    made = not os.path.exists(there)
-    if made:
-        shutil.copytree(harness.PROGRAMS, there, ignore=shutil.ignore_patterns("__pycache__"))
-    yield harness.RootInterpreter(
+    _programs_put(root + harness.PROGRAMS)
+    return harness.RootInterpreter(
         re.match(r"3\.\d+", path[len("/usr/bin/python") :]).group(), path, root, path.endswith("d")
     )
-    if made:
-        shutil.rmtree(there)
 
 
 @pytest.fixture
@@ -303,7 +324,7 @@ def run_tracer(tracer):
     def run(*args, budget=False, **options):
         options.setdefault("timeout", harness.TIMEOUT)
         options.setdefault("env", harness.environment())
-        return subprocess.run(
+        done = subprocess.run(
             [tracer, *(map(str, args) if budget else harness.without_budget(args))],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -311,6 +332,8 @@ def run_tracer(tracer):
             text=True,
             **options
         )
+        schemas.check(args, done.stdout)
+        return done
 
     return run
 

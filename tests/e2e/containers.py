@@ -9,6 +9,7 @@ machine.
 """
 import glob
 import os
+import pathlib
 import re
 import resource
 import shutil
@@ -51,9 +52,11 @@ def needed_files(path):
 
 def image_tar(interpreters):
     """A tar process that writes the files that the interpreters need to its stdout."""
-    files = {harness.PROGRAMS}
+    files = set(glob.glob(harness.PROGRAMS + "/**/*.py", recursive=True))
     for path in interpreters:
         files.update(needed_files(path))
+    # Docker makes folders that are not in it for root alone.
+    folders = {str(parent) for path in files for parent in pathlib.PurePath(path).parents}
     # Follow links, so that a file is found under every path that leads to it.
     return subprocess.Popen(
         [
@@ -62,9 +65,10 @@ def image_tar(interpreters):
             "-h",
             "--no-recursion",
             "-P",
+            "--mode=a+rX",
             "--exclude=__pycache__",
+            *sorted(folders),
             *sorted(files),
-            *sorted(glob.glob(harness.PROGRAMS + "/*/*.py")),
         ],
         stdout=subprocess.PIPE,
     )
@@ -210,25 +214,26 @@ class Docker(Daemon):
 
 
 class Podman(Runtime):
+    """settings: lines of containers.conf's section [containers]."""
+
     programs = ("podman", "conmon", "runc")
 
-    def __init__(self, folder, storage="vfs"):
-        client = [
-            "podman",
-            "--root",
-            "%s/root" % folder,
-            "--runroot",
-            "%s/run" % folder,
-            "--storage-driver",
-            storage,
-        ]
-        super().__init__(folder, [*client, "--runtime", "runc", "--cgroup-manager", "cgroupfs"])
+    def __init__(self, folder, storage="vfs", settings=""):
         # Podman's default limits may exceed those that this process may pass on.
         limits = (("nofile", resource.RLIMIT_NOFILE), ("nproc", resource.RLIMIT_NPROC))
+        ulimits = []
         for limit, number in limits:
             most = resource.getrlimit(number)[1]
             most = 1024 if most == resource.RLIM_INFINITY else min(most, 1024)
-            self.options += ("--ulimit", "%s=%d:%d" % (limit, most, most))
+            ulimits.append('"%s=%d:%d"' % (limit, most, most))
+        config = "%s/containers.conf" % folder
+        with open(config, "w") as file:
+            file.write("[containers]\ndefault_ulimits = [%s]\n" % ", ".join(ulimits))
+            file.write(settings)
+        client = ["env", "CONTAINERS_CONF=" + config, "podman"]
+        client += ["--root", "%s/root" % folder, "--runroot", "%s/run" % folder]
+        client += ["--storage-driver", storage, "--runtime", "runc"]
+        super().__init__(folder, [*client, "--cgroup-manager", "cgroupfs"])
 
 
 class Containerd(Daemon):

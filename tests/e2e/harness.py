@@ -21,6 +21,7 @@ import re
 import select
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -41,6 +42,10 @@ NATIVE_FLAGS = ("-g", "-O1", "-fno-omit-frame-pointer", "-fno-builtin")
 
 # The number of read(2), as /proc/PID/syscall has it.
 SYSCALL_READ = {"aarch64": "63"}.get(os.uname().machine, "0")
+
+# Called with the arguments and the output of a tracer that was asked for JSON. conftest.py sets it to
+# schemas.check(); the guests of tests/machines have no jsonschema.
+check_json = None
 
 LINKS = ("uprobe_multi session links", "uprobe_multi links", "perf-event uprobes")
 
@@ -204,7 +209,7 @@ def state_of(pid):
 
 
 TARGETS = ("-p", "-c", "-a", "--pid", "--container", "--comm", "--cgroup", "--all")
-PRICES = ("-m", "--mode", "--overhead")
+PRICES = ("-m", "--mode", "--overhead", "--on-oom", "--on-memory")
 
 
 def without_budget(args):
@@ -340,14 +345,33 @@ class Report:
         return [text for text in said if not text.startswith("the heap was last read ")]
 
 
-def read_report(tracer, snapshot, *args):
+def json_checked(args, text):
+    """The text, after check_json()."""
+    if check_json:
+        check_json(args, text)
+    return text
+
+
+def native_snapshot(tracer, program, snapshot):
+    """Runs a program without arguments to its end, and writes the snapshot of its native layer."""
     done = subprocess.run(
-        [tracer, "report", snapshot, "--format", "json", "--top", "0", *map(str, args)],
+        [tracer, "--layer", "native", "-o", snapshot, "--", program],
+        stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
+        text=True,
         timeout=TIMEOUT,
     )
+    assert done.returncode == 0, done.stderr
+
+
+def read_report(tracer, snapshot, *args):
+    words = ["report", snapshot, "--format", "json", "--top", "0", *map(str, args)]
+    done = subprocess.run(
+        [tracer, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=TIMEOUT
+    )
     assert done.returncode == 0, done.stderr.decode()
+    json_checked(words, done.stdout.decode())
     return Report(json.loads(done.stdout))
 
 
@@ -364,6 +388,12 @@ def traces_by_size(tracer, snapshot):
         for _domain, size, traceback, *_total in tracemalloc.Snapshot.load(path).traces._traces:
             found[size][traceback[0]] += 1
     return found
+
+
+def free_port():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return taken.getsockname()[1]
 
 
 def pprof(*args):
@@ -385,7 +415,8 @@ def pprof(*args):
 
 def pprof_top(snapshot):
     """(lines above its table, {(function, file): flat bytes}), by golang's pprof."""
-    text = pprof("-top", "-filefunctions", "-unit=B", "-nodefraction=0", "-nodecount=0", snapshot)
+    options = ("-symbolize=none", "-unit=B", "-nodefraction=0", "-nodecount=0")
+    text = pprof("-top", "-filefunctions", *options, snapshot)
     head, table = re.split(r"^ *flat .*\n", text, flags=re.M)
     fields = [line.split(None, 6) for line in table.splitlines()]
     return head.splitlines(), {(f[5], f[6]): int(f[0][:-1]) for f in fields if f[0] != "0"}
@@ -475,7 +506,7 @@ class Traced:
     def printed_reports(self):
         """The Reports on stdout, for a run with --format json."""
         return [
-            Report(json.loads(t))
+            Report(json.loads(json_checked(["trace", "--format=json"], t)))
             for t in self.stdout.split("\n")[:-1]
             if t.startswith('{"traceback_limit"')
         ]

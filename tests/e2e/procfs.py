@@ -8,7 +8,7 @@ import re
 def comm(pid):
     """The process's name, or None if there is no such process."""
     try:
-        with open("/proc/%s/comm" % pid) as file:
+        with open("/proc/%s/comm" % pid, errors="surrogateescape") as file:
             return file.read().rstrip("\n")
     except OSError:
         return None
@@ -95,3 +95,31 @@ def private_code(pid):
     """The executable mappings of a process, each with its Private_Dirty."""
     with open("/proc/%d/smaps" % pid) as maps:
         return re.findall(r"^(\S+ r-xp .*)\n(?:\S+:.*\n)*?Private_Dirty:(.*)", maps.read(), re.M)
+
+
+# tracer's words for figures of smaps_rollup.
+SHARES = {
+    "rss": ("Rss",),
+    "pss": ("Pss",),
+    "private": ("Private_Clean", "Private_Dirty"),
+    "shared": ("Shared_Clean", "Shared_Dirty"),
+    "swap": ("Swap",),
+}
+
+
+def shares(pid):
+    """The memory that the process has alone, and in common with others, as the kernel counts it;
+    pss_anon and private_dirty are what others do not change by mapping the same files."""
+    with open("/proc/%s/smaps_rollup" % pid) as file:
+        found = dict(re.findall(r"^(\w+): +(\d+) kB", file.read(), re.M))
+    keys = {**SHARES, "pss_anon": ("Pss_Anon",), "private_dirty": ("Private_Dirty",)}
+    return {key: sum(int(found[name]) for name in names) * 1024 for key, names in keys.items()}
+
+
+def is_between(value, before, after, key):
+    """Whether a figure that was read between two others of shares() is one of a time between: the
+    kernel takes pages of files back, and a page is private once others that had it have ended. Of
+    the PSS the reader has a part, too, as long as it maps the same libraries."""
+    low, high = sorted((before[key], after[key]))
+    slack = (100 << 10) * (key == "pss")
+    return low - slack <= value <= high + slack

@@ -64,8 +64,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			container_podman_index(&list, json);
 		break;
 	case 3:
-		if (json)
+		if (json) {
 			container_containerd_parse(json, &found);
+			container_kubernetes_tags(json, json, &found.tags);
+			container_is_tagged(&list, &found, CONTAINER_LABEL, text);
+			buffer_free(&found.tags);
+		}
 		break;
 	case 4:
 		container_conmon_parse(text, size, &found, pid_file, storage, PATH);

@@ -5,10 +5,15 @@ them against the output of the traced program itself."""
 import json
 import os
 import subprocess
+import sys
 
 import pytest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.dirname(HERE))
+
+import schemas  # noqa: E402
+
 TRACER = os.path.abspath(os.environ.get("TRACER", os.path.join(HERE, "..", "..", "build", "tracer")))
 GROUPS = ("lineno", "filename", "traceback")
 
@@ -23,9 +28,22 @@ def expectations():
             yield base + ".cap", name, group
 
 
+def run(*args):
+    done = subprocess.run(
+        [TRACER, *map(str, args)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=60,
+    )
+    schemas.check(args, done.stdout)
+    return done
+
+
 def tracer(*args):
-    done = subprocess.run([TRACER, *args], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60)
-    assert done.returncode == 0, done.stderr.decode()
+    done = run(*args)
+    assert done.returncode == 0, done.stderr
     return done.stdout
 
 

@@ -9,11 +9,14 @@ A fresh system is debootstrap's minbase with `make` and a clean copy of HEAD. Th
     demo     `make demo` installs what the build needs, builds without a message from any tool, and
              names the leaking line
     clang    `make CC=clang` builds without a message, too
+    static   `make static` does, too, with the system's static libraries
     verifier this machine's kernel verifies the programs that the system's clang builds, within
              their budgets
     deps     `tools/install-deps test` installs everything
     unit     `make unit`
     golden   `make golden`
+    package  `make deb-reproducible` builds the Debian package, twice; lintian has nothing to say;
+             it is installed in a system without compilers, names the leaking line and is purged
     tree     makes a system with Python, the tracer and its libraries, without compilers: SUITE/run,
              an initramfs when packed; and stores SUITE's own kernel, SUITE/vmlinuz
     kernel   boots that system on that kernel under qemu and runs tools/demo
@@ -24,6 +27,7 @@ downloaded packages; root, the system, if a step failed in it.
 """
 import argparse
 import fcntl
+import glob
 import os
 import re
 import shutil
@@ -32,6 +36,7 @@ import subprocess
 import sys
 import time
 
+import deb
 import distro_boot
 from fresh import Failed, System, last_words, remove, said_by, write
 
@@ -58,6 +63,15 @@ def copy_source(folder):
         subprocess.run(("tar", "-C", folder, "-x"), stdin=archive.stdout, check=True)
     if archive.returncode != 0:
         raise Failed("git archive failed")
+
+
+LISTS = "var/lib/apt/lists"
+
+
+def copy_lists(here, there):
+    """Packages can be installed in a root, without a look at the archive."""
+    paths = (os.path.join(root, LISTS) for root in (here, there))
+    shutil.copytree(*paths, dirs_exist_ok=True)
 
 
 def make_fresh(system, log):
@@ -119,6 +133,11 @@ def step_clang(system, log):
     check_quiet(system.run(system.root, make("CC=clang all"), log))
 
 
+def step_static(system, log):
+    check_quiet(system.run(system.root, make("static"), log))
+    system.run(system.root, "%s/build/static/tracer --version" % HOME, log)
+
+
 def step_verifier(system, log):
     """The programs that this system's clang builds are within the budgets, on this machine's
     kernel."""
@@ -158,6 +177,21 @@ def step_golden(system, log):
     return output.strip().splitlines()[-1]
 
 
+LINTIAN = "lintian --allow-root --fail-on error,warning build/deb/*.deb"
+
+
+def step_package(system, log):
+    system.run(system.root, make("deb-reproducible"), log)
+    system.run(system.root, "cd %s && %s" % (HOME, LINTIAN), log)
+    (package,) = glob.glob(system.root + HOME + "/build/deb/tracer_*.deb")
+    folder = system.path("installed")
+    system.unpack(folder)
+    copy_lists(system.root, folder)
+    deb.live(system, folder, package, log)
+    remove(folder)
+    return "%s, %d KiB" % (os.path.basename(package), os.path.getsize(package) // 1024)
+
+
 # The packages of the libraries that the tracer is linked to.
 LIBRARIES = (
     """cd %s || exit
@@ -167,7 +201,6 @@ done | sed 's/:.*//' | sort -u"""
     % HOME
 )
 TRACED_WITH = ("build/tracer", "tools/demo", "tools/demo_leak.py")
-LISTS = "var/lib/apt/lists"
 # An initramfs is held in memory, so files that are not needed there are removed.
 SURPLUS = (LISTS, "usr/share/doc", "usr/share/locale", "usr/share/man", "var/cache/debconf")
 
@@ -176,8 +209,7 @@ def step_tree(system, log):
     """The tree is made from minbase, so that nothing of the toolchain is left in it."""
     libraries = system.run(system.root, LIBRARIES, log).split()
     system.unpack(system.tree)
-    here, there = (os.path.join(folder, LISTS) for folder in (system.root, system.tree))
-    shutil.copytree(here, there, dirs_exist_ok=True)
+    copy_lists(system.root, system.tree)
     install = "apt-get install -y -q --no-install-recommends python3 " + " ".join(libraries)
     system.run(system.tree, install, log)
     for name in TRACED_WITH:
@@ -210,19 +242,23 @@ def step_kernel(system, log):
 STEPS = {
     "demo": step_demo,
     "clang": step_clang,
+    "static": step_static,
     "verifier": step_verifier,
     "deps": step_deps,
     "unit": step_unit,
     "golden": step_golden,
+    "package": step_package,
     "tree": step_tree,
     "kernel": step_kernel,
 }
 NEEDS = {
     "clang": "demo",
+    "static": "demo",
     "verifier": "demo",
     "deps": "demo",
     "unit": "deps",
     "golden": "deps",
+    "package": "demo",
     "tree": "demo",
     "kernel": "tree",
 }

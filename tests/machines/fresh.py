@@ -88,6 +88,13 @@ def write(folder, path, text, mode=0o644):
     os.chmod(path, mode)
 
 
+def write_settings(folder):
+    """Those of a chroot: it starts no services, and its files need not survive a crash."""
+    write(folder, "etc/apt/apt.conf.d/90machine", settings())
+    write(folder, "usr/sbin/policy-rc.d", "#!/bin/sh\nexit 101\n", 0o755)
+    write(folder, "etc/dpkg/dpkg.cfg.d/unsafe-io", "force-unsafe-io\n")
+
+
 TELLING = re.compile(r"^[^[]*\berror: |^\[  FAILED  \] |^E: |install-deps: apt-get|\*\*\* ")
 
 
@@ -153,10 +160,7 @@ class System:
         tar, folder = self.base_tar, os.path.join(self.base, "base")
         remove(folder)
         debootstrap(self.suite, folder, archives, log)
-        write(folder, "etc/apt/apt.conf.d/90machine", settings())
-        # A chroot starts no services, and its files need not survive a crash.
-        write(folder, "usr/sbin/policy-rc.d", "#!/bin/sh\nexit 101\n", 0o755)
-        write(folder, "etc/dpkg/dpkg.cfg.d/unsafe-io", "force-unsafe-io\n")
+        write_settings(folder)
         subprocess.run(("tar", "-C", folder, "-cf", tar + ".new", "."), check=True)
         os.rename(tar + ".new", tar)
         remove(folder)
@@ -167,6 +171,12 @@ class System:
         os.makedirs(folder)
         subprocess.run(("tar", "-C", folder, "-xpf", self.base_tar), check=True)
         shutil.copy("/etc/resolv.conf", os.path.join(folder, "etc/resolv.conf"))
+
+    def copy(self, tree, folder):
+        """Copies a tree that debootstrap made into a folder, which is made anew."""
+        remove(folder)
+        subprocess.run(("cp", "-a", "--reflink=auto", tree, folder), check=True)
+        write_settings(folder)
 
     def run(self, root, command, log):
         """Runs a shell command in a root; returns its output, which the log has, too."""

@@ -77,6 +77,7 @@ def run_one(series, found, initrd, how, share, options):
     own = os.path.join(ROOT, "build", "tracer")
     guest = Machine(series, kernel, vmlinuz, initrd, how, own, folder, arch)
     only = ["verifier"] if series in options.verifiers else options.only
+    only = ["older kernel"] if series in packages.OLDER else only
     result = guest.run(only, share)
     result.update(tracer=tracer_identity(arch), quick=options.quick, only=only)
     if before:
@@ -170,7 +171,7 @@ def main():
     path = options.report or os.path.join(arches.folder(options.arch), "kernels.md")
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(path, "w") as file:
-        file.write(report.text(results))
+        file.write(report.text({s: r for s, r in results.items() if s not in packages.OLDER}))
     say("table: %s" % os.path.relpath(path, ROOT))
     return summary(results)
 

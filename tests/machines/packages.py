@@ -19,12 +19,15 @@ from arch import AMD64
 
 SUITES = ("bookworm", "bookworm-backports", "trixie", "trixie-backports", "testing", "sid")
 SECURITY = ("bookworm-security", "trixie-security")
+OLD_SUITES = ("bullseye",)  # of OLDER
 KEYS = "/usr/share/keyrings/debian-archive-keyring.gpg"
 # Series; 5.15 and 6.6 are long-term kernels that Debian does not package today.
-SERIES = ("5.15", "6.1", "6.6", "6.12", "6.16", "6.18", "6.19", "7.0", "7.2", "newest")
+SERIES = ("5.10", "5.15", "6.1", "6.6", "6.12", "6.16", "6.18", "6.19", "7.0", "7.2", "newest")
 QUICK = ("6.1", "newest")  # Debian 12's, and what comes next
 # Each has a verifier of its own: a quick run shows that it takes all programs.
 VERIFIERS = ("6.12", "6.16", "6.18", "6.19", "7.0", "7.2")
+# Nothing can be traced on it: it runs the feature for that alone.
+OLDER = ("5.10",)
 # Kernels for clouds, and arm64's with pages of 16 and 64 KiB. Ubuntu's signed ones are EFI programs.
 NAME = (
     r"linux-(?:image(?!\S*-64k$)|binary|image-unsigned)-(\d+(?:\.\d+)+)\S*"
@@ -58,11 +61,11 @@ class Apt:
         signed = "deb [arch=%s signed-by=%s]" % (self.arch, keys)
         return ["%s %s %s main\n" % (signed, url, suite) for suite in suites]
 
-    def set_up(self, archive, security):
+    def set_up(self, archive, security, suites=SUITES):
         """Writes the configuration and fetches the lists of packages."""
         for name in ("lists/partial", "archives/partial", "debs"):
             os.makedirs(os.path.join(self.folder, name), exist_ok=True)
-        lines = self.source(KEYS, archive, SUITES)
+        lines = self.source(KEYS, archive, suites)
         if security:
             lines += self.source(KEYS, security, SECURITY)
         with open(os.path.join(self.folder, "sources.list"), "w") as file:
@@ -206,7 +209,7 @@ def unpack(deb, vmlinuz):
 def fetch(folder, wanted, arch=AMD64):
     """{series: (Kernel, path of vmlinuz), or None if the mirror has no package}."""
     apt = Apt(os.path.join(folder, "apt"), arch)
-    apt.set_up(*mirror.mirrors())
+    apt.set_up(*mirror.mirrors(), SUITES + (OLD_SUITES if set(OLDER) & set(wanted) else ()))
     if any(large_pages(series) == UBUNTU for series in wanted):
         apt.add_ubuntu(mirror.ubuntu())
     fetched = {}

@@ -5,6 +5,7 @@ on this machine run in the guest.
 debootstrap makes it once, and it is packed as a cpio archive. image.py adds the files that change
 from run to run.
 """
+import fcntl
 import glob
 import hashlib
 import os
@@ -62,7 +63,14 @@ def linked_packages(*programs):
 
 def make_tree(folder, suite, url, packages):
     """Runs debootstrap into a folder that is renamed when complete. A tree with the same packages
-    is kept."""
+    is kept, and a second process waits for it."""
+    os.makedirs(folder, exist_ok=True)
+    with open(os.path.join(folder, "tree.lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return make_locked(folder, suite, url, packages)
+
+
+def make_locked(folder, suite, url, packages):
     include = ",".join(sorted({*INCLUDE, *packages}))
     key = hashlib.sha256(include.encode()).hexdigest()[:12]
     tree = os.path.join(folder, "root-%s-%s" % (suite, key))
@@ -132,6 +140,13 @@ def make_foreign(folder, suite, arch, packages):
     return tree
 
 
+def own_tree(folder, *programs):
+    """The tree of this machine's release, with Python and the libraries of programs: a whole system
+    with its database of packages."""
+    suite, (url, _) = mirror.codename(), mirror.mirrors()
+    return make_tree(folder, suite, url, linked_packages(*programs))
+
+
 def make(folder, *programs, arch=AMD64):
     """(tree, archive): the root file system for programs of this machine, or of another
     architecture, with the libraries of its programs as of when it was made."""
@@ -141,7 +156,6 @@ def make(folder, *programs, arch=AMD64):
             copy_libraries(program, arch, tree)
         archive = tree + ".cpio"
         return tree, archive if os.path.exists(archive) else pack(tree, archive, LEFT_OUT)
-    suite, (url, _) = mirror.codename(), mirror.mirrors()
-    tree = make_tree(folder, suite, url, linked_packages(*programs))
+    tree = own_tree(folder, *programs)
     archive = tree + ".cpio"
     return tree, archive if os.path.exists(archive) else pack(tree, archive, LEFT_OUT)

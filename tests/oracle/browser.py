@@ -95,7 +95,9 @@ class Browser:
                 return answer["result"]
 
     def open(self, path):
-        self.call("Page.navigate", url="file://" + os.path.abspath(path))
+        """A file, or an address."""
+        url = path if "://" in path else "file://" + os.path.abspath(path)
+        self.call("Page.navigate", url=url)
         while self.message().get("method") != "Page.loadEventFired":
             pass
 

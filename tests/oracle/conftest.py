@@ -13,6 +13,7 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.path[:0] = [os.path.join(ROOT, "tools"), os.path.join(ROOT, "tests")]
 
 import pythons  # noqa: E402
+import schemas  # noqa: E402
 
 TIMEOUT = 120
 TAKEN_BY = ("3.8", "3.11", "3.13")
@@ -107,6 +108,8 @@ def tracer():
         )
         if ok:
             assert done.returncode == 0, done.stderr.decode()
+        if len(done.stdout) < 20000:  # the long ones are like them
+            schemas.check(args, done.stdout.decode(errors="replace"))
         return done
 
     return run

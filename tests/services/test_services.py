@@ -7,14 +7,16 @@ import subprocess
 
 import pytest
 
+import procfs
 import services
 
 pytestmark = pytest.mark.parametrize("service", sorted(services.KINDS), indirect=True)
 
 
-def leaks(tracer, *options):
+def asked(tracer, *words):
+    """The command's answer in JSON."""
     done = subprocess.run(
-        [tracer, "leaks", *map(str, options), "--format", "json"],
+        [tracer, *map(str, words), "--format", "json"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -22,6 +24,10 @@ def leaks(tracer, *options):
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
+
+
+def leaks(tracer, *options):
+    return asked(tracer, "leaks", *options)
 
 
 def check(service, answer):
@@ -76,3 +82,34 @@ def test_idle_start(service, tracer):
     """The first requests come after the first look: what the service then loads is no leak."""
     with service.later():
         check(service, leaks(tracer, "-p", service.pid))
+
+
+def test_memory(service, tracer):
+    """What the service has is what the kernel counts, to the page, and looking at it changes nothing;
+    each worker that shares memory with its parent says what it has unshared, and of which types."""
+    client = service.client()
+    client.rates()
+    client.end()
+    pids = [str(service.pid), *(pid for pid in service.workers() if pid != str(service.pid))]
+
+    before = {pid: procfs.shares(pid) for pid in pids}
+    trees = [asked(tracer, "memory", "-p", pid) for pid in pids]
+    after = {pid: procfs.shares(pid) for pid in pids}
+    for pid, tree in zip(pids, trees):
+        for name, key in (("size", "rss"), ("private", "private")):
+            assert procfs.is_between(tree[name], before[pid], after[pid], key), (pid, name)
+    workers = [] if len(pids) < 2 else asked(tracer, "memory", "-p", ",".join(pids))["processes"]
+    for each in workers:
+        for key in ("rss", "private", "shared"):
+            now = procfs.shares(each["pid"])
+            assert procfs.is_between(each[key], before[str(each["pid"])], now, key), key
+        if "parent" in each:
+            why = asked(tracer, "memory", "--unshared", "-p", each["pid"])
+            assert abs(why["unshared"] + why["unread"] - each["unshared"]) < 100 << 10
+            assert why["unshared"] > 1 << 20 and len(why["types"]) > 10
+    assert sum("parent" in each for each in workers) == len(workers[1:])
+    for pid, were in before.items():
+        now = procfs.shares(pid)
+        assert all(
+            abs(now[key] - were[key]) < 100 << 10 for key in ("private_dirty", "pss_anon")
+        ), pid

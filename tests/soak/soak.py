@@ -13,7 +13,6 @@ the surviving processes equals that in their files. Prints one line per session;
 """
 import argparse
 import collections
-import json
 import os
 import random
 import re
@@ -26,8 +25,9 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TESTS = os.path.dirname(HERE)
-sys.path[:0] = [os.path.join(TESTS, "e2e")]
+sys.path[:0] = [HERE, os.path.join(TESTS, "e2e")]
 
+import bpf_objects  # noqa: E402
 import harness  # noqa: E402
 import procfs  # noqa: E402
 
@@ -135,17 +135,9 @@ def workers(pid):
         return 0
 
 
-def ours_in_kernel():
-    """Programs, maps and links of a tracer in the kernel."""
-    found = []
-    for kind in ("prog", "map", "link"):
-        said = subprocess.run(
-            ["bpftool", "--json", kind, "show"], capture_output=True, text=True
-        ).stdout
-        for entry in json.loads(said or "[]"):
-            if any(pid.get("comm", "").startswith("tracer") for pid in entry.get("pids", ())):
-                found.append("%s %s" % (kind, entry.get("name") or entry.get("type")))
-    return found
+def tracers():
+    """The processes of sessions."""
+    return [p for p in bpf_objects.processes() if (procfs.comm(p) or "").startswith("tracer")]
 
 
 class Soak:
@@ -165,6 +157,7 @@ class Soak:
         self.survivors.append(harness.Target(blocks, None))
         self.crowd = Crowd(paths, brief, options.seed)
         self.counts = collections.Counter()
+        self.objects = bpf_objects.BpfObjects()
 
     def left(self):
         """What differs from the state before the session."""
@@ -174,7 +167,7 @@ class Soak:
                 wrong.append("a survivor died: %s" % target.process.returncode)
             elif procfs.text_differs(target.pid):
                 wrong.append("the code of PID %d differs" % target.pid)
-        return wrong + ours_in_kernel()
+        return wrong + self.objects.left(tracers())
 
     def gone(self):
         deadline = time.monotonic() + LEAVE

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/membarrier.h>
+#include <linux/perf_event.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +22,7 @@
 #include "attach/stream.h"
 #include "util/array.h"
 #include "util/cleanup.h"
+#include "util/clock.h"
 #include "util/descriptor.h"
 #include "util/error.h"
 #include "util/hash.h"
@@ -48,7 +50,9 @@ struct attach {
 	struct placed *placed;
 	size_t placed_count, placed_capacity;
 	struct link_keeper *holder; /* NULL: detached */
-	int empty;                  /* as in struct attach_opts */
+	struct bpf_link **faults;   /* one for each processor; NULL: page faults are not traced */
+	size_t fault_count;
+	int empty; /* as in struct attach_opts */
 	/* what is in the map `usdt`; sets are never removed */
 	struct abi_usdt *usdt;
 	size_t usdt_count, usdt_capacity;
@@ -79,7 +83,7 @@ int attach_hits(struct attach *attach, uint32_t tgid, uint64_t *hits)
 	struct abi_target target;
 
 	if (bpf_map_lookup_elem(bpf_map__fd(attach->skeleton->maps.targets), &tgid, &target))
-		return -errno;
+		return error_errno();
 	*hits = target.hits;
 	return 0;
 }
@@ -91,7 +95,7 @@ int attach_sampled(struct attach *attach, const struct sampled_key *keys, size_t
 	for (size_t i = 0; i < count; i++)
 		if (bpf_map_update_elem(bpf_map__fd(attach->skeleton->maps.sampled), &keys[i],
 					&value, BPF_ANY))
-			return -errno;
+			return error_errno();
 	return 0;
 }
 
@@ -118,7 +122,7 @@ int attach_run_time(struct attach *attach, uint64_t *run_ns, uint64_t *runs)
 		    bpf_program__type(program) != BPF_PROG_TYPE_KPROBE)
 			continue;
 		if (bpf_obj_get_info_by_fd(bpf_program__fd(program), &info, &size))
-			return -errno;
+			return error_errno();
 		*run_ns += info.run_time_ns;
 		*runs += info.run_cnt;
 	}
@@ -146,7 +150,7 @@ static int attach_usdt_index(struct attach *attach, const struct abi_usdt *argum
 	if (err)
 		return err;
 	if (bpf_map_update_elem(map, index, arguments, BPF_ANY))
-		return -errno;
+		return error_errno();
 	attach->usdt[attach->usdt_count++] = *arguments;
 	return 0;
 }
@@ -179,7 +183,7 @@ int attach_unwind_fd(const struct attach *attach)
 	return attach->unwind_wanted ? ring_buffer__epoll_fd(attach->unwind_wanted) : -1;
 }
 
-int attach_unwind_is_wanted(const struct attach *attach)
+bool attach_unwind_is_wanted(const struct attach *attach)
 {
 	struct pollfd wanted = {.fd = attach_unwind_fd(attach), .events = POLLIN};
 
@@ -211,7 +215,7 @@ int attach_unwind_areas(struct attach *attach, struct unwind_areas *out)
 	if (!err) {
 		attach->unwind_wanted = ring_buffer__new(bpf_map__fd(skeleton->maps.unwind_wanted),
 							 wanted_take, attach, NULL);
-		err = attach->unwind_wanted ? 0 : -errno;
+		err = attach->unwind_wanted ? 0 : error_errno();
 	}
 	if (err)
 		return err;
@@ -255,20 +259,20 @@ void attach_unwind_publish(struct attach *attach, const struct abi_unwind_key *k
 /* Places a plan's probes, each with the program for its site, and removes them. */
 
 /* Selects the sites that a program serves. */
-typedef int (*site_filter_fn)(const struct plan_site *site);
+typedef bool (*site_filter_fn)(const struct plan_site *site);
 
-static int site_is_usdt(const struct plan_site *site)
+static bool site_is_usdt(const struct plan_site *site)
 {
 	return site->op == ABI_OP_SAMPLED_ALLOC || site->op == ABI_OP_SAMPLED_FREE;
 }
 
 /* Of either kind: malloc's, or a USDT probe. */
-static int site_is_of_native_layer(const struct plan_site *site)
+static bool site_is_of_native_layer(const struct plan_site *site)
 {
 	return (site->cookie >> 8 & 0xff) == EVENT_API_NATIVE;
 }
 
-static int site_is_native(const struct plan_site *site)
+static bool site_is_native(const struct plan_site *site)
 {
 	return site_is_of_native_layer(site) && !site_is_usdt(site);
 }
@@ -284,32 +288,32 @@ static unsigned int site_group(const struct plan_site *site)
 									: ATTACH_OTHERS;
 }
 
-static int site_is_native_request(const struct plan_site *site)
+static bool site_is_native_request(const struct plan_site *site)
 {
 	return site_is_native(site) && site->with_return;
 }
 
-static int site_is_native_once(const struct plan_site *site)
+static bool site_is_native_once(const struct plan_site *site)
 {
 	return site_is_native(site) && !site->with_return;
 }
 
-static int site_is_mapping(const struct plan_site *site)
+static bool site_is_mapping(const struct plan_site *site)
 {
 	return site->op >= ABI_OP_MMAP && site->op <= ABI_OP_BRK;
 }
 
-static int site_is_request(const struct plan_site *site)
+static bool site_is_request(const struct plan_site *site)
 {
 	return !site_is_of_native_layer(site) && site->with_return;
 }
 
-static int site_is_reuse(const struct plan_site *site)
+static bool site_is_reuse(const struct plan_site *site)
 {
 	return site->op == ABI_OP_REUSE;
 }
 
-static int site_is_once(const struct plan_site *site)
+static bool site_is_once(const struct plan_site *site)
 {
 	return !site_is_of_native_layer(site) &&
 	       (site->op == ABI_OP_FREE || site->op == ABI_OP_POOL_FREE ||
@@ -317,12 +321,12 @@ static int site_is_once(const struct plan_site *site)
 		site->op == ABI_OP_RENAME);
 }
 
-static int site_is_finalize(const struct plan_site *site)
+static bool site_is_finalize(const struct plan_site *site)
 {
 	return site->op == ABI_OP_FINALIZE;
 }
 
-static int site_is_inline(const struct plan_site *site)
+static bool site_is_inline(const struct plan_site *site)
 {
 	return !site->with_return && !site_is_of_native_layer(site) && !site_is_once(site) &&
 	       !site_is_reuse(site) && !site_is_mapping(site) && !site_is_finalize(site);
@@ -413,7 +417,7 @@ static uint64_t sites_hash(const struct plan *plan, unsigned int group)
 	return hash;
 }
 
-static int is_placed(const struct attach *attach, const struct placed *placed)
+static bool is_placed(const struct attach *attach, const struct placed *placed)
 {
 	for (size_t i = 0; i < attach->placed_count; i++) {
 		const struct placed *other = &attach->placed[i];
@@ -463,7 +467,7 @@ int attach_groups(struct attach *attach, const struct plan *plan, const struct e
 	int err = 0;
 
 	if (regular_stat(elf_file_fd(file), &st))
-		return -errno;
+		return error_errno();
 	placed.device = st.st_dev;
 	placed.inode = st.st_ino;
 	for (placed.group = 1; !err && placed.group <= groups; placed.group <<= 1)
@@ -529,7 +533,7 @@ int attach_empty(struct attach *attach, const char *path, uint64_t offset, pid_t
 	return err ?: failed;
 }
 
-int attach_is_everywhere(const struct attach *attach, const struct elf_file *file)
+bool attach_is_everywhere(const struct attach *attach, const struct elf_file *file)
 {
 	struct stat st;
 
@@ -542,12 +546,101 @@ int attach_is_everywhere(const struct attach *attach, const struct elf_file *fil
 	return 0;
 }
 
-int attach_is_in_files(const struct attach *attach)
+bool attach_is_in_files(const struct attach *attach)
 {
 	for (size_t i = 0; i < attach->placed_count; i++)
 		if (attach->placed[i].pid < 0)
 			return 1;
 	return 0;
+}
+
+/* Page faults of all processes that run on this processor. 0; -ENODEV: it is offline; -errno. */
+static int faults_attach(struct attach *attach, int processor)
+{
+	struct perf_event_attr attr = {
+		.type = PERF_TYPE_SOFTWARE,
+		.size = sizeof(attr),
+		.config = PERF_COUNT_SW_PAGE_FAULTS,
+		.sample_period = 1,
+		.sample_type = PERF_SAMPLE_ADDR,
+	};
+	int fd = (int)syscall(SYS_perf_event_open, &attr, -1, processor, -1, PERF_FLAG_FD_CLOEXEC);
+	struct bpf_link *link;
+
+	if (fd < 0)
+		return error_errno();
+	link = bpf_program__attach_perf_event(attach->skeleton->progs.page_fault, fd);
+	if (!link) {
+		int err = error_errno();
+
+		close(fd);
+		return err;
+	}
+	attach->faults[attach->fault_count++] = link;
+	return 0;
+}
+
+#define FAULT_EVENT_MIN_NS 100 /* what a measurement that failed must not say */
+#define FAULT_ROUNDS       16
+#define FAULT_PAGES        128
+
+/* How long one of our own page faults takes; 0: it is not known. */
+static double fault_ns(void)
+{
+	size_t bytes = FAULT_PAGES * page_bytes();
+	volatile char *area =
+		mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint64_t least = UINT64_MAX;
+
+	if (area == MAP_FAILED)
+		return 0;
+	madvise((void *)area, bytes, MADV_NOHUGEPAGE);
+	for (int round = 0; round < FAULT_ROUNDS; round++) {
+		uint64_t begun = clock_ns(CLOCK_MONOTONIC), took;
+
+		for (size_t at = 0; at < bytes; at += page_bytes())
+			area[at] = 1;
+		took = clock_ns(CLOCK_MONOTONIC) - begun;
+		least = took < least ? took : least;
+		madvise((void *)area, bytes, MADV_DONTNEED);
+	}
+	munmap((void *)area, bytes);
+	return (double)least / FAULT_PAGES;
+}
+
+/* A processor that goes online later is not among them. */
+static int faults_watch(struct attach *attach)
+{
+	long processors = sysconf(_SC_NPROCESSORS_CONF);
+	double before_ns = fault_ns();
+	int err = 0;
+
+	if (processors > 0)
+		attach->faults = calloc((size_t)processors, sizeof(*attach->faults));
+	if (!attach->faults)
+		return -ENOMEM;
+	for (int i = 0; i < processors && !err; i++) {
+		err = faults_attach(attach, i);
+		if (err == -ENODEV)
+			err = 0;
+	}
+	before_ns = fault_ns() - before_ns;
+	attach->skeleton->bss->fault_event_ns =
+		before_ns > FAULT_EVENT_MIN_NS ? (uint64_t)before_ns : FAULT_EVENT_MIN_NS;
+	return err ? error_set(err, "the kernel's event of page faults: %s", strerror(-err)) : 0;
+}
+
+bool attach_hits_are_ns(const struct attach *attach)
+{
+	return attach->faults != NULL;
+}
+
+static void faults_end(struct attach *attach)
+{
+	while (attach->fault_count)
+		bpf_link__destroy(attach->faults[--attach->fault_count]);
+	free(attach->faults);
+	attach->faults = NULL;
 }
 
 int attach_detach(struct attach *attach)
@@ -557,6 +650,7 @@ int attach_detach(struct attach *attach)
 	for (size_t i = 0; i < attach->placed_count; i++)
 		free(attach->placed[i].links.groups);
 	attach->placed_count = 0;
+	faults_end(attach);
 	/*
 	 * The remaining probes do nothing any more. Wait for programs that still run, since their
 	 * last records would come too late.
@@ -593,7 +687,8 @@ static void programs_select(struct attach *attach, const struct attach_opts *opt
 	struct alloc_bpf *skeleton = attach->skeleton;
 	const struct links backend = {.backend = attach->backend};
 	int session = attach->backend == LINKS_SESSION, empty = attach->empty;
-	int native = !empty && skeleton->rodata->has_native, python = !empty && !opts->no_python;
+	int native = !empty && skeleton->rodata->has_native && !opts->pages;
+	int python = !empty && !opts->no_python;
 	const struct program {
 		struct bpf_program *program;
 		int wanted;
@@ -608,8 +703,8 @@ static void programs_select(struct attach *attach, const struct attach_opts *opt
 		{skeleton->progs.native_return, !session && native, LINKS_RETURN},
 		{skeleton->progs.native_once, native, LINKS_ENTRY},
 		{skeleton->progs.provider, native, LINKS_ENTRY},
-		{skeleton->progs.mapping, !empty, LINKS_ENTRY},
-		{skeleton->progs.walk, !empty, LINKS_ENTRY},
+		{skeleton->progs.mapping, !empty && !opts->pages, LINKS_ENTRY},
+		{skeleton->progs.walk, !empty && !opts->pages, LINKS_ENTRY},
 		{skeleton->progs.walk_session, session && native, LINKS_BOTH},
 		{skeleton->progs.finalize, python, LINKS_ENTRY},
 		{skeleton->progs.empty_session, session && empty, LINKS_BOTH},
@@ -621,6 +716,7 @@ static void programs_select(struct attach *attach, const struct attach_opts *opt
 		if (programs[i].wanted)
 			links_prepare(&backend, programs[i].program, programs[i].kind);
 	}
+	bpf_program__set_autoload(skeleton->progs.page_fault, !empty && opts->pages);
 }
 
 /* Lets the programs of native probes continue with the walk. 0, -errno. */
@@ -727,7 +823,8 @@ int attach_new(struct attach **out, const struct features *features, const struc
 	}
 	attach->skeleton->rodata->has_loop = features->bpf_loop;
 	attach->skeleton->rodata->has_native = !opts->no_native && !opts->empty;
-	attach->skeleton->rodata->has_tasks = opts->tasks;
+	attach->skeleton->rodata->has_labels = opts->label_source != ABI_LABEL_NONE;
+	attach->skeleton->bss->label_source = opts->label_source;
 	attach->skeleton->rodata->returns_by_call = features->returns_by_call;
 	if (!attach->skeleton->rodata->has_native || !features->bpf_loop)
 		tables_omit(attach);
@@ -740,6 +837,10 @@ int attach_new(struct attach **out, const struct features *features, const struc
 	states_place(attach, features);
 	if (!opts->sampling)
 		bpf_map__set_max_entries(attach->skeleton->maps.sampled, 1);
+	if (opts->label_source <= ABI_LABEL_TASK) {
+		bpf_map__set_max_entries(attach->skeleton->maps.labels, 1);
+		bpf_map__set_max_entries(attach->skeleton->maps.label_codes, 1);
+	}
 	bpf_program__set_autoload(attach->skeleton->progs.process_exec_begin,
 				  features->prepare_exec);
 	programs_select(attach, opts);
@@ -748,7 +849,9 @@ int attach_new(struct attach **out, const struct features *features, const struc
 			  opts->record, opts->meanwhile, opts->context);
 	if (err)
 		goto fail;
-	err = walk_link(attach) ?: life_watch(attach, features);
+	err = walk_link(attach)
+		      ?: life_watch(attach, features)
+		      ?: opts->pages && !opts->empty ? faults_watch(attach) : 0;
 	if (err)
 		goto fail;
 	*out = attach;
@@ -771,7 +874,7 @@ void attach_free(struct attach *attach)
 	free(attach);
 }
 
-int attach_is_target(const struct attach *attach, uint32_t tgid, uint32_t space_id)
+bool attach_is_target(const struct attach *attach, uint32_t tgid, uint32_t space_id)
 {
 	struct abi_target target;
 
@@ -792,13 +895,28 @@ int attach_target(struct attach *attach, uint32_t tgid, const struct abi_target 
 	return 0;
 }
 
+int attach_label(struct attach *attach, uint32_t tgid, const struct abi_label *label,
+		 const struct abi_label_key *keys, const struct abi_label_code *codes, size_t count)
+{
+	int map = bpf_map__fd(attach->skeleton->maps.labels);
+	int code_map = bpf_map__fd(attach->skeleton->maps.label_codes);
+
+	for (size_t i = 0; i < count; i++)
+		if (bpf_map_update_elem(code_map, &keys[i], &codes[i], BPF_ANY))
+			return error_errno();
+	if (bpf_map_update_elem(map, &tgid, label, BPF_ANY))
+		return error_errno();
+	attach_renew(attach);
+	return 0;
+}
+
 int attach_follow(struct attach *attach, uint32_t tgid)
 {
 	uint32_t one = 1;
 
 	return bpf_map_update_elem(bpf_map__fd(attach->skeleton->maps.followed), &tgid, &one,
 				   BPF_ANY)
-		       ? -errno
+		       ? error_errno()
 		       : 0;
 }
 
@@ -825,7 +943,7 @@ static size_t attach_links_count(const struct attach *attach)
 	return count;
 }
 
-int attach_is_by_events(const struct attach *attach)
+bool attach_is_by_events(const struct attach *attach)
 {
 	return attach->backend == LINKS_PERF;
 }
@@ -884,13 +1002,13 @@ int attach_barred_threads(struct attach *attach, uint32_t *tgid)
 		return 0;
 	struct bpf_link *link = bpf_program__attach_iter(skeleton->progs.task_look, NULL);
 	if (!link)
-		return -errno;
+		return error_errno();
 	skeleton->bss->barred.tgid = *tgid;
 	skeleton->bss->barred.count = 0;
 	fd = bpf_iter_create(bpf_link__fd(link));
 	/* The program runs for all threads, and prints nothing. */
 	if (fd < 0 || read(fd, &none, 1) < 0)
-		err = -errno;
+		err = error_errno();
 	descriptor_close(fd);
 	bpf_link__destroy(link);
 	*tgid = skeleton->bss->barred.found;

@@ -6,11 +6,13 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
 #include "abi/events.h"
+#include "abi/label.h"
 #include "abi/sample.h"
 #include "abi/target.h"
 #include "attach/links/features.h"
@@ -26,11 +28,12 @@ struct attach_opts {
 	int no_session;    /* act as on a kernel without uprobe.session */
 	int no_multi;      /* act as on a kernel without uprobe_multi: perf-event uprobes */
 	/* Programs that no process of the session needs are not loaded. */
-	int no_native; /* nothing but Python's allocators is traced */
-	int no_python; /* nothing of Python's allocators is */
-	int sampling;  /* targets may be sampled: abi_target.sample_bytes */
-	int tasks;     /* targets' tasks may be told: abi_offsets.tstate_task */
-	int counting;  /* probe hits may be counted: attach_count() */
+	int no_native;                      /* nothing but Python's allocators is traced */
+	int no_python;                      /* nothing of Python's allocators is */
+	int pages;                          /* page faults are, and nothing else */
+	int sampling;                       /* targets may be sampled: abi_target.sample_bytes */
+	enum abi_label_source label_source; /* what is told with the blocks of targets */
+	int counting;                       /* probe hits may be counted: attach_count() */
 	enum abi_watch watch;
 	/* initial target entry for exec'd programs; NULL: none yet */
 	const struct abi_target *execd;
@@ -57,6 +60,8 @@ int attach_check(const struct attach *attach);
 int attach_confine(struct attach *attach, int attaches);
 /* As link_keeper_sweep(). */
 int attach_sweep(struct attach *attach, const char *path);
+/* Page faults are traced: attach_hits() are the nanoseconds that these have taken. */
+bool attach_hits_are_ns(const struct attach *attach);
 /* Detaches everything; NULL is legal. */
 void attach_free(struct attach *attach);
 
@@ -70,13 +75,20 @@ int attach_target(struct attach *attach, uint32_t tgid, const struct abi_target 
  * Is the process registered with this address-space id (abi_target.space_id)? An exec removes the
  * entry, or replaces it with another id.
  */
-int attach_is_target(const struct attach *attach, uint32_t tgid, uint32_t space_id);
+bool attach_is_target(const struct attach *attach, uint32_t tgid, uint32_t space_id);
 /*
  * Disables the process's probes from now on: its tables are final. If the process has exec'd and
  * its new program is already registered, although no record of it has been drained, that entry has
  * another address-space id and stays.
  */
 void attach_forget(struct attach *attach, uint32_t tgid, uint32_t space_id);
+/*
+ * What is told with the process's blocks from now on, and those of its children; the code objects
+ * of ABI_LABEL_LOCAL. 0, -errno.
+ */
+int attach_label(struct attach *attach, uint32_t tgid, const struct abi_label *label,
+		 const struct abi_label_key *keys, const struct abi_label_code *codes,
+		 size_t count);
 /*
  * Reports the process's children and execs from now on, although it is not a target. Requires
  * ABI_WATCH_CHILDREN. 0, -errno.
@@ -91,7 +103,7 @@ int attach_unwind_areas(struct attach *attach, struct unwind_areas *out);
 void attach_unwind_begin(struct attach *attach);
 /* For poll(): readable when a walk asks for a table. Borrowed; -1: none does. */
 int attach_unwind_fd(const struct attach *attach);
-int attach_unwind_is_wanted(const struct attach *attach);
+bool attach_unwind_is_wanted(const struct attach *attach);
 /* Delivers the files whose table was asked for since the last call. */
 void attach_unwind_wanted(struct attach *attach,
 			  void (*each)(void *context, const struct event_unwind_file *file),
@@ -109,7 +121,7 @@ void attach_unwind_publish(struct attach *attach, const struct abi_unwind_key *k
 int attach_sites(struct attach *attach, const struct plan *plan, const struct elf_file *file,
 		 pid_t pid);
 /* Is each probe a perf event? */
-int attach_is_by_events(const struct attach *attach);
+bool attach_is_by_events(const struct attach *attach);
 /* How many more probes can be placed, if each takes a descriptor. SIZE_MAX: unlimited. */
 size_t attach_probes_left(const struct attach *attach);
 /* Groups of a process's probes: bits. */
@@ -142,7 +154,7 @@ size_t attach_pages(const struct attach *attach, const struct plan *plan,
  */
 void attach_drop(struct attach *attach, pid_t pid, unsigned int groups, int wait);
 /* Does the file have sites that are placed in every process? */
-int attach_is_everywhere(const struct attach *attach, const struct elf_file *file);
+bool attach_is_everywhere(const struct attach *attach, const struct elf_file *file);
 /*
  * Adds blocks to the map of sampled blocks (abi/sample.h), so that the programs report when they
  * are freed. 0; -E2BIG the map is full; -errno.
@@ -185,7 +197,7 @@ int attach_detaches_slowly(const struct attach *attach);
  */
 int attach_barred_threads(struct attach *attach, uint32_t *tgid);
 /* Is some probe in a file, for all processes? */
-int attach_is_in_files(const struct attach *attach);
+bool attach_is_in_files(const struct attach *attach);
 /* How the probes are attached: "one uprobe_multi session link …". Static. */
 const char *attach_backend(const struct attach *attach);
 

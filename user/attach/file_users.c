@@ -184,7 +184,7 @@ int file_users_each(const struct file_users *users, pid_t pid, const char *path,
 }
 
 struct ours {
-	int (*is)(pid_t pid, void *context);
+	bool (*is)(pid_t pid, void *context);
 	void *context;
 };
 
@@ -196,7 +196,7 @@ static int is_foreign(pid_t pid, void *context)
 }
 
 int file_users_all(const struct file_users *users, pid_t pid, const char *path,
-		   int (*ours)(pid_t pid, void *context), void *context)
+		   bool (*ours)(pid_t pid, void *context), void *context)
 {
 	struct ours question = {ours, context};
 

@@ -8,6 +8,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <sys/types.h>
 
 struct file_users;
@@ -23,7 +24,7 @@ void file_users_free(struct file_users *users); /* NULL is legal */
  * accepted by ours()? 0 also if pid is not known to map it.
  */
 int file_users_all(const struct file_users *users, pid_t pid, const char *path,
-		   int (*ours)(pid_t pid, void *context), void *context);
+		   bool (*ours)(pid_t pid, void *context), void *context);
 /*
  * Calls each for every other process that maps the file, once or more often, until it returns
  * non-zero. Returns that value, else 0; 0 also if pid is not known to map it.

@@ -11,7 +11,7 @@
 
 #define BREAKPOINT 0xcc /* int3 */
 
-static int is_site(const struct plan *plan, uint64_t offset)
+static bool is_site(const struct plan *plan, uint64_t offset)
 {
 	for (size_t i = 0; i < plan->count; i++)
 		if (plan->sites[i].offset == offset)

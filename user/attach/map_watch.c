@@ -49,13 +49,13 @@ static int processor_open(struct processor *processor, int number)
 
 	processor->fd = syscall(SYS_perf_event_open, &attr, -1, number, -1, PERF_FLAG_FD_CLOEXEC);
 	if (processor->fd < 0)
-		return -errno;
+		return error_errno();
 	processor->head = mmap(NULL, page_bytes() + BUFFER_BYTES, PROT_READ | PROT_WRITE,
 			       MAP_SHARED, processor->fd, 0);
 	if (processor->head != MAP_FAILED)
 		return 0;
 	processor->head = NULL;
-	return -errno;
+	return error_errno();
 }
 
 int map_watch_open(struct map_watch **out)
@@ -166,8 +166,12 @@ static void record_deliver(struct map_watch *watch, union perf_record *record, u
 
 	switch (record->head.header.type) {
 	case PERF_RECORD_COMM:
-		out.exec = 1;
-		if (record->head.header.misc & PERF_RECORD_MISC_COMM_EXEC)
+		if (size <= sizeof(record->head) + sizeof(time_ns))
+			break;
+		record->bytes[size - sizeof(time_ns) - 1] = '\0';
+		out.exec = (record->head.header.misc & PERF_RECORD_MISC_COMM_EXEC) != 0;
+		out.renamed = out.exec ? NULL : record->bytes + sizeof(record->head);
+		if (out.exec || record->head.pid == record->head.tid)
 			each(context, &out);
 		break;
 	case PERF_RECORD_MMAP2:

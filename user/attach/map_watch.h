@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Watches which processes map executable files and which processes exec: PERF_RECORD_MMAP2 and
+ * Watches which processes map executable files, exec, and change their names: PERF_RECORD_MMAP2 and
  * PERF_RECORD_COMM of a dummy counter on every processor (perf_event_open(2)). An executable
  * mapping costs a microsecond more; nothing else is slowed.
  */
@@ -16,6 +16,8 @@ struct map_watch_record {
 	uint32_t tgid;
 	uint64_t time_ns; /* CLOCK_MONOTONIC */
 	int exec;         /* 1: the process has exec'd, nothing is mapped yet; map is zero */
+	/* the new name of its first thread, map is zero; NULL: none; borrowed as the path */
+	const char *renamed;
 	/* Executable. The path is as the process sees it, borrowed until the callback returns. */
 	struct process_map map;
 };

@@ -45,16 +45,16 @@ static int ring_map(struct stream *stream, int fd)
 	uint32_t size = sizeof(info);
 
 	if (bpf_obj_get_info_by_fd(fd, &info, &size))
-		return -errno;
+		return error_errno();
 	stream->page = sysconf(_SC_PAGESIZE);
 	stream->bytes = info.max_entries;
 	void *map = mmap(NULL, stream->page, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (map == MAP_FAILED)
-		return -errno;
+		return error_errno();
 	stream->consumer = map;
 	map = mmap(NULL, stream->page + 2 * stream->bytes, PROT_READ, MAP_SHARED, fd, stream->page);
 	if (map == MAP_FAILED)
-		return -errno;
+		return error_errno();
 	stream->producer = map;
 	stream->data = (unsigned char *)map + stream->page;
 	return 0;
@@ -230,7 +230,7 @@ int stream_loss(const struct stream *stream, __u64 counts[LOSS_COUNT])
 	for (uint32_t kind = 0; kind < LOSS_COUNT && !err; kind++) {
 		counts[kind] = 0;
 		if (bpf_map_lookup_elem(stream->loss_fd, &kind, values))
-			err = -errno;
+			err = error_errno();
 		for (int cpu = 0; cpu < cpus && !err; cpu++)
 			counts[kind] += values[cpu];
 	}

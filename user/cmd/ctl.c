@@ -29,8 +29,10 @@ struct ctl {
 	uint64_t pid, session;
 	int watch; /* the request is for the live view, not one of the session's */
 	enum outfile_replace replace;
-	int all; /* snapshot: all processes of the session */
-	int fd;  /* connection to the session */
+	struct ages_choice limits; /* watch: of which ages */
+	int all;                   /* snapshot: all processes of the session */
+	int ages;                  /* snapshot: how old blocks are, too */
+	int fd;                    /* connection to the session */
 	struct buffer answer;
 };
 
@@ -41,6 +43,7 @@ static const struct argp_option options[] = {
 	 "choose one of several sessions that trace the process: the tracer's PID", 1},
 	{"all", KEY_ALL, NULL, 0, "snapshot: all processes that the session traces, not only PID",
 	 1},
+	CLI_OPTION_AGES("snapshot: tell how old blocks are, too", 1),
 	CLI_OPTION_FORCE(1),
 	{"format", KEY_FORMAT, "KIND", 0, "text (default) or json", 1},
 	{0},
@@ -52,6 +55,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	struct ctl *ctl = state->input;
 
 	switch (key) {
+	case ARGP_KEY_INIT:
+		state->child_inputs[0] = &ctl->limits;
+		return 0;
 	case KEY_SESSION:
 		if (!cli_parse_number(arg, 1, 1 << 22, &ctl->session))
 			return 0;
@@ -60,6 +66,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return CLI_REPORTED;
 	case KEY_ALL:
 		ctl->all = 1;
+		return 0;
+	case CLI_KEY_AGES:
+		ctl->ages = 1;
 		return 0;
 	case CLI_KEY_FORCE:
 		ctl->replace = OUTFILE_ANY;
@@ -166,7 +175,26 @@ static void traced_print(const json_t *status)
 	if (python)
 		printf(", CPython %s", python);
 	if (layer)
-		printf(", %s", !strcmp(layer, "mmap") ? "mapped memory" : "native blocks");
+		printf(", %s", !strcmp(layer, "mmap")    ? "mapped memory"
+			       : !strcmp(layer, "pages") ? "resident pages"
+							 : "native blocks");
+}
+
+static double percent_of(const json_t *object, const char *key)
+{
+	return json_real_value(json_object_get(object, key)) * 100;
+}
+
+/* machine: NULL where there is no limit. */
+static void machine_print(const json_t *machine)
+{
+	if (!machine)
+		return;
+	printf("  probes of all processes: %.2f %% of a CPU lately, at most %.2f %%",
+	       percent_of(machine, "took"), percent_of(machine, "limit"));
+	if (percent_of(machine, "budget_part") < 100)
+		printf(": each has %.1f %% of its budget", percent_of(machine, "budget_part"));
+	putchar('\n');
 }
 
 static void status_print(const json_t *status)
@@ -192,6 +220,7 @@ static void status_print(const json_t *status)
 		       SIZE_TEXT(member(status, "sample_bytes")));
 	else if (!json_object_get(status, "layer")) /* coverage is about Python's heap */
 		coverage_print(json_object_get(status, "coverage"));
+	machine_print(json_object_get(status, "machine"));
 	printf("  longest pause for a request: %.1f ms\n",
 	       (double)member(status, "longest_pause_ns") / 1e6);
 }
@@ -276,7 +305,8 @@ static void snapshot_print(const struct ctl *ctl, const json_t *answer, const ch
 
 static int file_run(struct ctl *ctl, enum request_kind kind)
 {
-	const struct request request = {.kind = kind, .pid = (uint32_t)ctl->pid, .all = ctl->all};
+	const struct request request = {
+		.kind = kind, .pid = (uint32_t)ctl->pid, .all = ctl->all, .ages = ctl->ages};
 	const char *path = ctl->arguments.items[2];
 	int to_stdout = !strcmp(path, "-");
 	struct outfile *file;
@@ -325,7 +355,9 @@ static int plain_run(struct ctl *ctl, enum request_kind kind)
 
 static int watch_ask(struct ctl *ctl)
 {
-	const struct watch_opts opts = {.session = ctl->fd, .end = -1, .messages = -1};
+	struct watch_opts opts = {.session = ctl->fd, .end = -1, .messages = -1};
+
+	watch_ages_set(&opts, &ctl->limits.ages);
 	int end = privileges_drop(1, 0) ?: calls_limit(0);
 
 	if (!end)
@@ -364,6 +396,13 @@ static int arguments_check(struct ctl *ctl, enum request_kind *kind)
 		return error_set(-EINVAL, "no address is named");
 	if (*kind != REQUEST_SNAPSHOT && ctl->all)
 		return error_set(-EINVAL, "--all applies only to snapshot");
+	if (ctl->limits.born || (!ctl->watch && ages_any(&ctl->limits.ages)))
+		return error_set(-EINVAL, ctl->watch ? "--born is of a snapshot: --older-than and "
+						       "--younger-than are of a view"
+						     : "ages apply only to watch; a snapshot has "
+						       "all of them with --ages");
+	if (*kind != REQUEST_SNAPSHOT && ctl->ages)
+		return error_set(-EINVAL, "--ages applies only to snapshot");
 	for (size_t i = 2; *kind == REQUEST_LOOKUP && i < arguments->count; i++)
 		if (address_parse(arguments->items[i], &address))
 			return -EINVAL;
@@ -403,7 +442,7 @@ static int ctl_run(struct ctl *ctl, enum request_kind kind)
 	close(ctl->fd);
 	buffer_free(&ctl->answer);
 	if (status == EXIT_DONE && fflush(stdout)) {
-		error_print(-errno, NULL, "output");
+		error_print(error_errno(), NULL, "output");
 		status = EXIT_FAILED;
 	}
 	return status;
@@ -411,11 +450,13 @@ static int ctl_run(struct ctl *ctl, enum request_kind kind)
 
 int cli_ctl(int argc, char **argv)
 {
+	static const struct argp_child children[] = {{&cli_ages_argp, 0, NULL, 0}, {0}};
 	static const struct argp argp = {
 		.options = options,
 		.parser = parse,
-		.args_doc = "PID status\nPID snapshot [--all] FILE\nPID blocks FILE\nPID clear\n"
-			    "PID reset-peak\nPID lookup ADDR...\nPID watch\nPID stop",
+		.children = children,
+		.args_doc = "PID status\nPID snapshot [--all] [--ages] FILE\nPID blocks FILE\n"
+			    "PID clear\nPID reset-peak\nPID lookup ADDR...\nPID watch\nPID stop",
 		.doc = "Talks to the session that traces a process.\v"
 		       "status: what is traced, and how much. snapshot: writes the present state "
 		       "to FILE (pprof; - is stdout). blocks: writes which line allocated each "

@@ -10,19 +10,28 @@ static const struct argp_child children[] = {{&cli_report_argp, 0, NULL, 0},
 					     {&cli_layer_argp, 0, NULL, 0},
 					     {0}};
 
-static const struct argp_option options[] = {CLI_OPTION_VERBOSE(10), {0}};
+enum { KEY_FAIL_ABOVE = 0x500 };
+
+static const struct argp_option options[] = {
+	{"fail-above", KEY_FAIL_ABOVE, "SIZE", 0,
+	 "exit with status 3 if the total has grown by more than SIZE (10M), for scripts and tests",
+	 10},
+	CLI_OPTION_VERBOSE(10),
+	{0},
+};
 
 struct diff {
 	struct report_choice choice;
 	struct pid_choice pids;
 	struct cli_arguments files;
+	uint64_t most_growth; /* bytes */
+	int64_t growth;       /* the total's, if choice.size_diff is set */
 };
 
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
 	struct diff *diff = state->input;
 
-	(void)arg;
 	if (key == ARGP_KEY_INIT) {
 		state->child_inputs[0] = &diff->choice;
 		state->child_inputs[1] = &diff->pids;
@@ -32,6 +41,12 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	if (key == 'v') {
 		report_choice_verbose(&diff->choice);
 		return 0;
+	}
+	if (key == KEY_FAIL_ABOVE) {
+		diff->choice.size_diff = &diff->growth;
+		return cli_parse_bytes(arg, &diff->most_growth)
+			       ? cli_reject("--fail-above", arg, "a size, such as 10M")
+			       : 0;
 	}
 	return cli_parse_arguments(key, state, &diff->files);
 }
@@ -56,6 +71,11 @@ static int diff_run(struct diff *diff)
 		if (diff->choice.opts.by != GROUP_TRACEBACK)
 			report_choice_next(&diff->choice, diff->files.items[1]);
 		status = cli_report_print(new, &diff->choice);
+		for (int i = 0; i < 2; i++)
+			status = cli_require_complete(&diff->choice, i ? new : old,
+						      diff->files.items[i], status);
+		if (status == EXIT_DONE && diff->growth > (int64_t)diff->most_growth)
+			status = EXIT_FOUND;
 	}
 	snapshot_free(old);
 	snapshot_free(new);

@@ -57,7 +57,7 @@ static void settings_print(void)
 #define LEFTOVER_LINES 8
 
 /* Is a tracer running? Its probes are breakpoints, too. */
-static int is_traced(const pid_t *pids, size_t count)
+static bool is_traced(const pid_t *pids, size_t count)
 {
 	struct process_info info;
 	int found = 0;
@@ -171,18 +171,14 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	return 0;
 }
 
-static void features_print(const struct features *features)
+/* What is known from the kernel's types. */
+static void typed_print(const struct features *features)
 {
-	printf("Kernel %s\n", features->kernel);
-	line_print(features->btf, "BTF",
-		   "needed; CONFIG_DEBUG_INFO_BTF (every distribution's kernel since 2021)");
 	line_print(features->ring_buffer, "BPF ring buffer", "needed; kernel 5.8+");
 	line_print(features->task_storage, "BPF task storage", "needed; kernel 5.11+");
 	line_print(features->attach_cookie, "attach cookies", "needed; kernel 5.15+");
 	line_print(features->bpf_loop, "BPF loops",
 		   "without them census mode misses what a target leaves at its end");
-	line_print(features->perf_uprobe, "perf-event uprobes",
-		   "needed where there is no uprobe_multi");
 	line_print(features->uprobe_multi, "uprobe_multi",
 		   "one link for all probes of a file; kernel 6.6+");
 	line_print(features->uprobe_session, "uprobe.session",
@@ -191,10 +187,21 @@ static void features_print(const struct features *features)
 		!features->returns_by_call || seccomp_kills_returns() != 1, "seccomp and returns",
 		"needed for targets with a filter (containers); not in some kernels from 6.11 to "
 		"6.13");
+}
+
+static void features_print(const struct features *features)
+{
+	printf("Kernel %s\n", features->kernel);
+	line_print(features->btf, "BTF",
+		   "needed; CONFIG_DEBUG_INFO_BTF (every distribution's kernel since 2021)");
+	if (features->btf)
+		typed_print(features);
+	line_print(features->perf_uprobe, "perf-event uprobes",
+		   "needed where there is no uprobe_multi");
 	line_print(features->root_user_ns, "initial user namespace",
 		   "needed: root of another user namespace has no rights here");
 	line_print(features->root_pid_ns, "initial PID namespace",
-		   "needed; in a container: --pid=host");
+		   "needed for probes; in a container: --pid=host");
 }
 
 int cli_doctor(int argc, char **argv)

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "cmd/cli.h"
+#include "cmd/evidence/bundle.h"
 #include "cmd/options/options.h"
 #include "cmd/options/source_roots.h"
 #include "report/export/exporter.h"
@@ -263,11 +264,8 @@ static int file_write(const struct export *export, const struct snapshot *chosen
 
 	if (err)
 		return err;
-	err = exporter_write(export->exporter, chosen, &export->filter.filters, opts, file);
-	if (err)
-		outfile_discard(file);
-	else
-		err = outfile_commit(file);
+	err = outfile_end(file, exporter_write(export->exporter, chosen, &export->filter.filters,
+					       opts, file));
 	if (!err && export->exporter == &export_tracemalloc)
 		totals_tell(export, chosen);
 	else if (!err && chosen->meta.traceback_limit > 1)
@@ -292,6 +290,18 @@ static int source_write(const struct export *export, const struct snapshot *chos
 	return err;
 }
 
+/* A whole bundle of evidence as a page. The exit status. */
+static int bundle_export(const struct export *export, const char *path)
+{
+	struct outfile *file;
+
+	int err = outfile_open(&file, export->output, export->replace);
+	if (err)
+		return error_print(err, NULL, "%s", export->output), EXIT_FAILED;
+	err = outfile_end(file, bundle_html(path, file));
+	return err ? (error_print(err, NULL, "%s", path), EXIT_FAILED) : EXIT_DONE;
+}
+
 /* The exit status. */
 static int export_run(struct export *export)
 {
@@ -302,6 +312,9 @@ static int export_run(struct export *export)
 	if (status)
 		return status;
 	opts.name = export->files.items[0];
+	/* Another format is of the session's snapshot in it. */
+	if (export->exporter == &export_html && export->files.count == 1 && bundle_is(opts.name))
+		return bundle_export(export, opts.name);
 	opts.shown = &file.shown.snapshot;
 	int err = file_read(export, opts.name, &file);
 	if (!err && export->files.count == 2) {
@@ -344,8 +357,9 @@ int cli_export(int argc, char **argv)
 		.options = export_options,
 		.parser = parse,
 		.args_doc = "FILE [OLDER] --format KIND -o OUT",
-		.doc = "Writes a snapshot in another format. FILE is a snapshot of tracer or a "
-		       "file of tracemalloc.Snapshot.dump(). OLDER is a snapshot to "
+		.doc = "Writes a snapshot in another format. FILE is a snapshot of tracer, a "
+		       "file of tracemalloc.Snapshot.dump() or a bundle of evidence (--on-oom): "
+		       "all of it for html, else the snapshot in it. OLDER is a snapshot to "
 		       "compare with (html).",
 		.children = export_children,
 		.help_filter = help_filter,

@@ -387,13 +387,9 @@ int cli_heap(int argc, char **argv)
 	struct heap_choice choice = {0};
 
 	report_choice_default(&choice.output);
-	choice.output.graphs = 1;
 	int status = cli_parse(&heap_argp, argc, argv, 0, &choice);
 	if (status) {
 		status = status < 0 ? EXIT_DONE : status;
-	} else if (choice.output.format == FORMAT_CSV) {
-		cli_reject("--format", "csv", NULL);
-		status = EXIT_USAGE;
 	} else if (heap_is_question(&choice)) {
 		status = heap_answer(&choice);
 	} else if (target_set_is_empty(&choice.targets)) {

@@ -17,10 +17,12 @@
 #include <unistd.h>
 
 #include "cmd/cli.h"
+#include "cmd/evidence/bundle.h"
 #include "cmd/heap/heap_leaks.h"
 #include "cmd/options/trace_options.h"
 #include "cmd/time/recording_leaks.h"
 #include "cmd/time/time_options.h"
+#include "report/caveats/completeness.h"
 #include "util/error.h"
 
 /* --- leaks confirm ---------------------------------------------------------------------------- */
@@ -33,8 +35,8 @@
 
 #define THROUGH_LEAST 0.5 /* of a line's bytes */
 
-static int is_filler(const struct snapshot *snapshot, const struct snapshot_frame *frame,
-		     const struct holder *holder, const struct filler *filler)
+static bool is_filler(const struct snapshot *snapshot, const struct snapshot_frame *frame,
+		      const struct holder *holder, const struct filler *filler)
 {
 	const char *filename = strings_get(snapshot->strings, frame->filename),
 		   *function = strings_get(snapshot->strings, frame->function),
@@ -148,7 +150,7 @@ struct leaks_command {
 	uint64_t duration_ns, heaps_ns; /* of the trace; of reading heaps, 0: HEAPS_NS */
 	int automatic, verbose;         /* -d auto, -v */
 	uint64_t most_bytes;            /* --memory */
-	int fail_on_growth;
+	int fail_on_growth, require_complete;
 };
 
 enum { KEY_LINES = 0x500, KEY_MEMORY, KEY_FAIL_ON, KEY_BY };
@@ -171,6 +173,7 @@ static const struct argp_option options[] = {
 	 "holder (default); line: only which lines allocate what grows, without what holds it", 1},
 	{"fail-on", KEY_FAIL_ON, "VERDICT", 0,
 	 "grows: exit with status 3 if something grows, for scripts and tests", 1},
+	CLI_OPTION_REQUIRE_COMPLETE(1),
 	CLI_OPTION_VERBOSE(1),
 	{0},
 };
@@ -226,6 +229,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 			return cli_reject("--fail-on", arg, "grows");
 		command->fail_on_growth = 1;
 		return 0;
+	case CLI_KEY_REQUIRE_COMPLETE:
+		command->require_complete = 1;
+		return 0;
 	case KEY_MEMORY:
 		if (cli_parse_bytes(arg, &command->most_bytes) || !command->most_bytes)
 			return cli_reject("--memory", arg, "a size, such as 2G");
@@ -246,10 +252,31 @@ static size_t rows_most(const struct leaks_command *command)
 	return page_width(command) && !command->choice.top_asked ? ROWS_BRIEF : command->choice.top;
 }
 
-/* The exit status of an answer; growing: how much grows. */
-static int growth_status(const struct leaks_command *command, int status, size_t growing)
+/*
+ * What is missing in an answer: of heaps, of a recording; either may be NULL. why has room for the
+ * reason.
+ */
+static const char *missing_find(const struct heap_leaks *holders, const struct series *series,
+				char why[INCOMPLETE_WHY])
 {
-	return status == EXIT_DONE && command->fail_on_growth && growing ? EXIT_FOUND : status;
+	const char *reason = NULL;
+
+	if (holders && !heap_leaks_are_complete(holders, &reason))
+		return reason;
+	if (series && series->damage[0])
+		return series->damage;
+	return series && !figures_are_complete(series->last, why) ? why : NULL;
+}
+
+/* The exit status of an answer; growing: how much grows; missing: missing_find(). */
+static int growth_status(const struct leaks_command *command, int status, size_t growing,
+			 const char *missing)
+{
+	if (status != EXIT_DONE)
+		return status;
+	if (command->require_complete && missing)
+		return cli_incomplete(NULL, missing);
+	return command->fail_on_growth && growing ? EXIT_FOUND : EXIT_DONE;
 }
 
 /* What is written of heaps and of lines: the holders, whose lines are known, and the lines. */
@@ -286,6 +313,7 @@ static int recording_judge(const struct leaks_command *command, const char *path
 	const struct time_choice *choice = &command->choice;
 	struct leaks leaks;
 	struct series series;
+	char why[INCOMPLETE_WHY];
 	int err = time_series_read(choice, path, POINTS, &series);
 
 	if (err)
@@ -305,7 +333,8 @@ static int recording_judge(const struct leaks_command *command, const char *path
 				     &leaks);
 	status = growth_status(command, status,
 			       holders ? holders->verdicts[HOLDER_GROWS]
-				       : leaks.verdicts[EVIDENCE_GROWS]);
+				       : leaks.verdicts[EVIDENCE_GROWS],
+			       missing_find(holders, &series, why));
 	leaks_free(&leaks);
 	series_free(&series);
 	return status;
@@ -360,7 +389,7 @@ static int place_make(struct leaks_recorder *recorder)
 	if (asprintf(&recorder->directory, "%s/tracer-leaks.XXXXXX", place ? place : "/tmp") < 0 ||
 	    !mkdtemp(recorder->directory) ||
 	    asprintf(&recorder->path, "%s/recording", recorder->directory) < 0)
-		return error_print(-errno, "TMPDIR=DIRECTORY names another place", "%s",
+		return error_print(error_errno(), "TMPDIR=DIRECTORY names another place", "%s",
 				   recorder->directory ? recorder->directory : "leaks");
 	return 0;
 }
@@ -402,10 +431,10 @@ static int recorder_new(struct leaks_recorder *recorder, const struct leaks_comm
 	if (err)
 		return err;
 	fflush(stdout);
-	err = socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) ? -errno : 0;
+	err = socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) ? error_errno() : 0;
 	if (!err) {
 		recorder->pid = fork();
-		err = recorder->pid < 0 ? -errno : 0;
+		err = recorder->pid < 0 ? error_errno() : 0;
 		if (!recorder->pid) {
 			close(ends[0]);
 			recorder_serve(recorder, command, ends[1]);
@@ -460,7 +489,7 @@ static void targets_name(const struct leaks_command *command, char *name, size_t
 }
 
 /* Are there heaps to be read before probes are placed? */
-static int has_heaps(const struct leaks_command *command)
+static bool has_heaps(const struct leaks_command *command)
 {
 	int layer = command->choice.layer;
 
@@ -517,7 +546,8 @@ static int heaps_write(const struct leaks_command *command, struct heap_leaks *l
 	time_print_fn print = choice->format == TIME_JSON ? heap_leaks_json : heap_leaks_text;
 	int status = err ? EXIT_FAILED : time_write(choice, print, leaks);
 
-	status = growth_status(command, status, leaks->verdicts[HOLDER_GROWS]);
+	status = growth_status(command, status, leaks->verdicts[HOLDER_GROWS],
+			       missing_find(leaks, NULL, NULL));
 	heap_leaks_free(leaks);
 	return status;
 }
@@ -535,14 +565,36 @@ static int heaps_judge(struct leaks_command *command)
 	return process_judge(command, 0);
 }
 
-static int dumps_judge(const struct leaks_command *command)
+/* bundle: as heap_leaks_of_dumps() has it. */
+static int dumps_judge(const struct leaks_command *command, const char *bundle)
 {
 	const struct cli_arguments *dumps = &command->files;
 	struct heap_leaks leaks;
-	int err = heap_leaks_of_dumps(dumps->items, dumps->count, rows_most(command), &leaks);
+	int err =
+		heap_leaks_of_dumps(dumps->items, dumps->count, bundle, rows_most(command), &leaks);
 
 	leaks.brief = page_width(command);
 	return heaps_write(command, &leaks, err);
+}
+
+/* The copies of a heap in a bundle of evidence. */
+static int bundle_judge(struct leaks_command *command)
+{
+	char *paths[SUSPECT_COPIES], *bundle = command->files.items[0];
+	int count = bundle_dumps(bundle, paths), status = EXIT_FAILED;
+
+	if (count < 2) {
+		error_print(count < 0 ? count
+				      : error_set(-ENODATA, "it has %d cop%s of the heap", count,
+						  count == 1 ? "y" : "ies"),
+			    "tracer heap tells what is in one", "%s", bundle);
+	} else {
+		command->files = (struct cli_arguments){paths, (size_t)count};
+		status = dumps_judge(command, bundle);
+	}
+	for (int i = 0; i < count; i++)
+		free(paths[i]);
+	return status;
 }
 
 static int leaks_run(struct leaks_command *command)
@@ -567,8 +619,10 @@ static int leaks_run(struct leaks_command *command)
 			    "tracer leaks FILE, or tracer leaks -p PID", "leaks");
 		return EXIT_USAGE;
 	}
+	if (command->files.count == 1 && bundle_is(command->files.items[0]))
+		return bundle_judge(command);
 	if (command->files.count > 1)
-		return dumps_judge(command);
+		return dumps_judge(command, NULL);
 	if (command->files.count)
 		return recording_judge(command, command->files.items[0], command->files.items[0],
 				       NULL);

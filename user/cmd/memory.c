@@ -4,8 +4,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cmd/cli.h"
+#include "cmd/evidence/bundle.h"
+#include "cmd/memory.h"
 #include "cmd/options/options.h"
 #include "cmd/options/targets.h"
 #include "inspect/rss/memory.h"
@@ -13,11 +16,14 @@
 #include "proc/sandbox/calls.h"
 #include "proc/sandbox/privileges.h"
 #include "report/report.h"
+#include "report/report_parts.h"
 #include "runtime/cpython/version.h"
+#include "util/cleanup.h"
 #include "util/error.h"
 #include "util/json.h"
 #include "util/one_line.h"
 #include "util/size.h"
+#include "util/sorted.h"
 #include "util/stream.h"
 #include "util/terminal.h"
 #include "util/text.h"
@@ -30,16 +36,37 @@
 /* On a page of a terminal: levels, and children of a node. */
 #define DEPTH_BRIEF 2
 #define TOP_BRIEF   3u
+#define SAVED_TOP   5u /* of memory_save() */
 
 /* How much of the tree is printed, and as rows of a table. */
 struct shape {
 	size_t top; /* children of a node; 0: all */
 	int depth, tables;
+	bool shares; /* more than files: a table has a column for what is private */
 };
 
 static void size_print(int64_t size)
 {
 	printf("%s%s", size < 0 ? "-" : "", SIZE_TEXT((uint64_t)(size < 0 ? -size : size)));
+}
+
+/* Does the process share memory that is no file's, as after a fork? */
+static bool shares_memory(const struct memory_node *root)
+{
+	for (size_t i = 0; i < root->child_count; i++) {
+		const struct memory_node *node = &root->children[i];
+
+		if ((!strcmp(node->name, "python") || !strcmp(node->name, "malloc")) &&
+		    node->own < node->size - node->size / 10)
+			return 1;
+	}
+	return 0;
+}
+
+/* Whether it is worth a word: the names of a file's parts tell. */
+static bool is_shared(const struct memory_node *node)
+{
+	return node->own != node->size && (node->own || strncmp(node->name, "shared, ", 8) != 0);
 }
 
 static void node_text(const struct memory_node *node, int64_t whole, int depth,
@@ -66,7 +93,7 @@ static void children_text(const struct memory_node *node, int64_t whole, int dep
 		return;
 	if (shape->tables) {
 		size_print(rest);
-		printf("\t\t\t\t%*s%zu other\n", depth * 2 + 2, "", node->child_count - top);
+		printf("\t\t\t\t\t%*s%zu other\n", depth * 2 + 2, "", node->child_count - top);
 		return;
 	}
 	printf("%*s%zu other: ", depth * 2 + 2, "", node->child_count - top);
@@ -83,14 +110,18 @@ static void node_row(const struct memory_node *node, int64_t whole, int depth,
 		printf("\t%.1f %%", 100.0 * (double)node->size / (double)whole);
 	else
 		putchar('\t');
+	putchar('\t');
+	if (shape->shares && is_shared(node))
+		size_print(node->own);
 	printf("\t%s", node->count ? COUNT_TEXT(node->count) : "");
 	printf("\t%s\t%*s",
 	       node->virtual && (int64_t)node->virtual != node->size ? SIZE_TEXT(node->virtual)
 								     : "",
 	       depth * 2, "");
 	text_print(stdout, node->name);
-	if (!strcmp(node->name, "malloc") && depth == 1)
-		printf(" (a trim returns %s)", SIZE_TEXT(node->trimmable));
+	if (node->purge)
+		printf(" (a %s returns %s)", strcmp(node->name, "malloc") ? "purge" : "trim",
+		       SIZE_TEXT(node->trimmable));
 	putchar('\n');
 	children_text(node, whole, depth, shape);
 }
@@ -104,12 +135,16 @@ static void node_text(const struct memory_node *node, int64_t whole, int depth,
 	size_print(node->size);
 	if (whole > 0 && depth)
 		printf(" (%.1f %%)", 100.0 * (double)node->size / (double)whole);
+	if (is_shared(node)) {
+		fputs(", private=", stdout);
+		size_print(node->own);
+	}
 	if (node->count)
 		printf(", count=%s", COUNT_TEXT(node->count));
 	if (node->virtual && (int64_t)node->virtual != node->size)
 		printf(", virtual=%s", SIZE_TEXT(node->virtual));
-	if (!strcmp(node->name, "malloc") && depth == 1)
-		printf("; malloc_trim(0) would return %s", SIZE_TEXT(node->trimmable));
+	if (node->purge)
+		printf("; %s would return %s", node->purge, SIZE_TEXT(node->trimmable));
 	putchar('\n');
 	children_text(node, whole, depth, shape);
 }
@@ -151,6 +186,46 @@ static void arenas_text(const struct memory_report *report, size_t top)
 	}
 	if (top && report->arena_count > top)
 		printf("  %zu others\n", report->arena_count - top);
+}
+
+/* Bytes of the size class that no block has, though its pages are kept. */
+static uint64_t class_free(const struct allocator_class *class)
+{
+	return (class->free + class->cached) * class->block_bytes;
+}
+
+static int class_compare(const void *a, const void *b)
+{
+	const struct allocator_class *x = a, *y = b;
+
+	return CMP(class_free(y), class_free(x)) ?: CMP(x->block_bytes, y->block_bytes);
+}
+
+/* What keeps pages that are partly free: the sizes of the blocks in them. */
+static void allocator_text(const struct memory_allocator *allocator, size_t top)
+{
+	const struct allocator_totals *totals = &allocator->totals;
+	struct allocator_class classes[ALLOCATOR_CLASSES];
+	size_t count = totals->class_count;
+
+	printf("%s %s, resident or not: in use=%s, in caches=%s, free in pages in use=%s, "
+	       "free pages=%s, returned=%s, its structures=%s\n",
+	       allocator->type->name, allocator->version, SIZE_TEXT(totals->bytes[ALLOCATOR_USED]),
+	       SIZE_TEXT(totals->bytes[ALLOCATOR_CACHED]), SIZE_TEXT(totals->bytes[ALLOCATOR_FREE]),
+	       SIZE_TEXT(totals->bytes[ALLOCATOR_DIRTY] + totals->bytes[ALLOCATOR_MUZZY]),
+	       SIZE_TEXT(totals->bytes[ALLOCATOR_RETAINED]),
+	       SIZE_TEXT(totals->bytes[ALLOCATOR_METADATA] - totals->unused));
+	memcpy(classes, totals->classes, count * sizeof(*classes));
+	qsort(classes, count, sizeof(*classes), class_compare);
+	for (size_t i = 0; i < count && (!top || i < top) && class_free(&classes[i]); i++)
+		printf("  blocks of %s: %s in use keep %s, of which %s is free\n",
+		       SIZE_TEXT(classes[i].block_bytes), COUNT_TEXT(classes[i].used),
+		       SIZE_TEXT(classes[i].slab_bytes), SIZE_TEXT(class_free(&classes[i])));
+	if (totals->cut)
+		printf("  lists that could not be read: %" PRIu64 "\n", totals->cut);
+	if (totals->swapped)
+		printf("  reads left out that would have swapped pages in: %" PRIu64 "\n",
+		       totals->swapped);
 }
 
 static void pins_text(const struct memory_report *report, size_t top)
@@ -209,6 +284,11 @@ static void not_seen_text(const struct memory_report *report)
 		text_print(stdout, report->malloc_reason);
 		putchar('\n');
 	}
+	if (report->allocators_reason[0]) {
+		printf("  ");
+		text_print(stdout, report->allocators_reason);
+		putchar('\n');
+	}
 }
 
 /* Of malloc's blocks, those of Python's objects. */
@@ -251,6 +331,14 @@ static void foot_brief(const struct memory_report *report, const struct memory_u
 		one_line_add(&line, "Python's heap not read");
 	if (report->malloc_reason[0])
 		one_line_add(&line, "malloc's heaps not read");
+	if (report->allocators_reason[0])
+		one_line_add(&line, "%s", report->allocators_reason);
+	for (size_t i = 0; i < report->allocator_count; i++)
+		if (report->allocators[i].totals.bytes[ALLOCATOR_UNKNOWN])
+			one_line_add(
+				&line, "%s of %s could not be read",
+				SIZE_TEXT(report->allocators[i].totals.bytes[ALLOCATOR_UNKNOWN]),
+				report->allocators[i].type->name);
 	if (heap->pools_unreadable)
 		one_line_add(&line, "%" PRIu64 " pools of Python could not be read",
 			     heap->pools_unreadable);
@@ -272,12 +360,12 @@ static void memory_print_text(const struct memory_report *report, const struct m
 			      const struct report_opts *opts)
 {
 	size_t top = opts->top;
-	struct shape shape = {top, DEPTH_MAX, opts->tables};
+	struct shape shape = {top, DEPTH_MAX, opts->tables, shares_memory(&report->root)};
 	char version[VERSION_TEXT];
 	struct terminal terminal;
 
 	if (opts->brief && !opts->top_asked)
-		shape = (struct shape){TOP_BRIEF, DEPTH_BRIEF, 1};
+		shape = (struct shape){TOP_BRIEF, DEPTH_BRIEF, 1, shape.shares};
 	terminal_begin(&terminal, &stdout);
 	fputs("tracer: ", stdout);
 	text_print(stdout, report->info.name);
@@ -286,12 +374,14 @@ static void memory_print_text(const struct memory_report *report, const struct m
 		printf(", CPython %s", version_text(version, report->python_version));
 	if (report->glibc_minor)
 		printf(", glibc 2.%u", report->glibc_minor);
+	for (size_t i = 0; i < report->allocator_count; i++)
+		printf(", %s %s", report->allocators[i].type->name, report->allocators[i].version);
 	printf(", read in %.1f ms", (double)report->elapsed_ns / 1e6);
 	if (report->frozen_ns)
 		printf(", stopped for %.1f ms", (double)report->frozen_ns / 1e6);
 	putchar('\n');
 	if (opts->tables)
-		puts("SIZE\tSHARE\t?COUNT\t?VIRTUAL\tPART");
+		puts("SIZE\tSHARE\t?PRIVATE\t?COUNT\t?VIRTUAL\tPART");
 	(opts->tables ? node_row : node_text)(&report->root, report->root.size, 0, &shape);
 	if (opts->brief) {
 		foot_brief(report, usage, opts);
@@ -300,6 +390,8 @@ static void memory_print_text(const struct memory_report *report, const struct m
 	}
 	pins_text(report, top);
 	arenas_text(report, top);
+	for (size_t i = 0; i < report->allocator_count; i++)
+		allocator_text(&report->allocators[i], top);
 	extra_text(report, usage);
 	not_seen_text(report);
 	terminal_end(&terminal);
@@ -309,11 +401,12 @@ static void node_json(struct json *json, const struct memory_node *node, int dep
 {
 	json_text(json, "name", node->name);
 	json_signed(json, "size", node->size);
+	json_signed(json, "private", node->own);
 	if (node->virtual)
 		json_unsigned(json, "virtual", node->virtual);
 	if (node->count)
 		json_unsigned(json, "count", node->count);
-	if (!strcmp(node->name, "malloc") && depth == 1)
+	if (node->purge)
 		json_unsigned(json, "trimmable", node->trimmable);
 	json_open(json, "children", '[');
 	for (size_t i = 0; i < node->child_count && depth < DEPTH_MAX; i++) {
@@ -351,6 +444,48 @@ static void malloc_json(struct json *json, const struct memory_report *report)
 	json_numbers(json, {"lists_cut", report->chunks.cut},
 		     {"reads_swapped", report->chunks.swapped},
 		     {"bytes_swapped", report->bytes_swapped});
+}
+
+static void allocator_json(struct json *json, const struct memory_allocator *allocator)
+{
+	const struct allocator_totals *totals = &allocator->totals;
+	const uint64_t *bytes = totals->bytes;
+
+	json_open(json, NULL, '{');
+	json_text(json, "name", allocator->type->name);
+	json_text(json, "version", allocator->version);
+	json_numbers(json, {"used", bytes[ALLOCATOR_USED]},
+		     {"used_count", totals->counts[ALLOCATOR_USED]},
+		     {"cached", bytes[ALLOCATOR_CACHED]}, {"free", bytes[ALLOCATOR_FREE]},
+		     {"dirty", bytes[ALLOCATOR_DIRTY]}, {"muzzy", bytes[ALLOCATOR_MUZZY]},
+		     {"retained", bytes[ALLOCATOR_RETAINED]},
+		     {"metadata", bytes[ALLOCATOR_METADATA]}, {"metadata_unused", totals->unused},
+		     {"unread", bytes[ALLOCATOR_UNKNOWN]}, {"caches", totals->caches},
+		     {"lists_cut", totals->cut}, {"reads_swapped", totals->swapped});
+	json_open(json, "sizes", '[');
+	for (size_t i = 0; i < totals->class_count; i++) {
+		const struct allocator_class *class = &totals->classes[i];
+
+		json_open(json, NULL, '{');
+		json_numbers(json, {"size", class->block_bytes}, {"used", class->used},
+			     {"cached", class->cached}, {"free", class->free},
+			     {"slabs", class->slabs}, {"slab_bytes", class->slab_bytes});
+		json_close(json, '}');
+	}
+	json_close(json, ']');
+	json_close(json, '}');
+}
+
+static void allocators_json(struct json *json, const struct memory_report *report)
+{
+	if (report->allocator_count) {
+		json_open(json, "allocators", '[');
+		for (size_t i = 0; i < report->allocator_count; i++)
+			allocator_json(json, &report->allocators[i]);
+		json_close(json, ']');
+	}
+	if (report->allocators_reason[0])
+		json_text(json, "allocators_refused", report->allocators_reason);
 }
 
 static void pins_json(struct json *json, const struct memory_pins *pins)
@@ -410,8 +545,9 @@ static void memory_print_json(const struct memory_report *report, const struct m
 	node_json(&json, &report->root, 0);
 	json_signed(&json, "pid", report->info.pid);
 	json_text(&json, "process", report->info.name);
-	json_numbers(&json, {"page_tables", totals->page_tables}, {"swap", totals->swap},
-		     {"hugetlb", totals->hugetlb}, {"anonymous_huge", totals->anonymous_huge},
+	json_numbers(&json, {"pss", totals->pss}, {"page_tables", totals->page_tables},
+		     {"swap", totals->swap}, {"hugetlb", totals->hugetlb},
+		     {"anonymous_huge", totals->anonymous_huge},
 		     {"pages_unknown", totals->pages_unknown});
 	if (report->python_version)
 		python_json(&json, report);
@@ -419,6 +555,7 @@ static void memory_print_json(const struct memory_report *report, const struct m
 		pins_json(&json, &report->pins);
 	if (report->glibc_minor)
 		malloc_json(&json, report);
+	allocators_json(&json, report);
 	if (report->python_reason[0])
 		json_text(&json, "python_refused", report->python_reason);
 	if (report->malloc_reason[0])
@@ -429,56 +566,73 @@ static void memory_print_json(const struct memory_report *report, const struct m
 	json_end(&json);
 }
 
-/* By RFC 4180: quoted, quotes doubled. */
-static void path_csv(const struct memory_node *const path[], int depth)
+static int path_csv(const struct memory_node *const path[], int depth)
 {
-	putchar('"');
-	for (int i = 0; i <= depth; i++) {
-		fputs(i ? " / " : "", stdout);
-		for (const char *at = path[i]->name; *at; at++) {
-			if (*at == '"')
-				putchar('"');
-			putchar(*at);
-		}
-	}
-	putchar('"');
+	_cleanup_free_ char *text = NULL;
+	size_t bytes;
+	FILE *joined = open_memstream(&text, &bytes);
+
+	if (!joined)
+		return -ENOMEM;
+	for (int i = 0; i <= depth; i++)
+		fprintf(joined, "%s%s", i ? " / " : "", path[i]->name);
+	if (fclose(joined))
+		return -ENOMEM;
+	report_csv_quoted(stdout, text);
+	return 0;
 }
 
-static void node_csv(const struct memory_node *path[DEPTH_MAX + 1], int depth)
+static int node_csv(const struct memory_node *path[DEPTH_MAX + 1], int depth)
 {
 	const struct memory_node *node = path[depth];
+	int err = path_csv(path, depth);
 
-	path_csv(path, depth);
-	printf(",%" PRId64 ",%" PRIu64 ",%" PRIu64 "\n", node->size, node->virtual, node->count);
-	for (size_t i = 0; i < node->child_count && depth < DEPTH_MAX; i++) {
+	if (err)
+		return err;
+	printf(",%" PRId64 ",%" PRIu64 ",%" PRIu64 ",%" PRId64 "\n", node->size, node->virtual,
+	       node->count, node->own);
+	for (size_t i = 0; i < node->child_count && depth < DEPTH_MAX && !err; i++) {
 		path[depth + 1] = &node->children[i];
-		node_csv(path, depth + 1);
+		err = node_csv(path, depth + 1);
 	}
+	return err;
 }
 
-/* A line per node: its path, with the names joined by " / ", and its figures. */
-static void memory_print_csv(const struct memory_report *report)
+/* A line per node: its path, with the names joined by " / ", and its figures. 0, -ENOMEM. */
+static int memory_print_csv(const struct memory_report *report)
 {
 	const struct memory_node *path[DEPTH_MAX + 1] = {&report->root};
 
-	puts("path,size,virtual,count");
-	node_csv(path, 0);
+	puts("path,size,virtual,count,private");
+	return node_csv(path, 0);
 }
 
 /* --- memory ----------------------------------------------------------------------------------- */
 
 struct memory_choice {
 	struct report_choice output;
-	pid_t *pids;
-	size_t pid_count;
-	int freeze, swap_in;
+	struct target_set targets;
+	int freeze, swap_in, unshared;
 	struct cli_arguments rest;
 };
 
-enum { KEY_FREEZE = 0x300, KEY_SWAP_IN, KEY_NO_SWAP_IN };
+enum { KEY_FREEZE = 0x300, KEY_SWAP_IN, KEY_NO_SWAP_IN, KEY_COMM, KEY_CGROUP, KEY_UNSHARED };
 
 static const struct argp_option options[] = {
-	{"pid", 'p', "PID", 0, "the process", 1},
+	{"pid", 'p', "PID[,PID...]", 0,
+	 "the process; with -c, by its id in the container; of several, what each has, and all "
+	 "together",
+	 1},
+	{"container", 'c', "CONTAINER", 0,
+	 "the processes of a container, by its name or ID (repeatable)", 1},
+	{"cgroup", KEY_CGROUP, "PATH", 0,
+	 "the processes of a cgroup and its descendants (repeatable)", 1},
+	{"comm", KEY_COMM, "NAME", 0,
+	 "the processes with this name; it may contain *, ? and [...] (repeatable; narrows -c and "
+	 "--cgroup)",
+	 1},
+	{"unshared", KEY_UNSHARED, NULL, 0,
+	 "of a worker: why it has pages of its own that it shared when it was forked", 2},
 	{"freeze", KEY_FREEZE, NULL, 0, "stop the process while its memory is read", 2},
 	{"swap-in", KEY_SWAP_IN, NULL, 0,
 	 "also read memory that is swapped out, which brings it back", 2},
@@ -498,12 +652,21 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		state->child_inputs[0] = &choice->output;
 		return 0;
 	case 'p':
-		if (!cli_parse_pids(arg, &choice->pids, &choice->pid_count))
+		if (!cli_parse_pids(arg, &choice->targets.pids, &choice->targets.pid_count))
 			return 0;
 		error_print(-EINVAL, "tracer list shows what can be read", "--pid");
 		return CLI_REPORTED;
+	case 'c':
+		return -target_set_container(&choice->targets, arg);
+	case KEY_CGROUP:
+		return -target_set_cgroup(&choice->targets, arg);
+	case KEY_COMM:
+		return -target_set_name(&choice->targets, arg);
 	case 'v':
 		report_choice_verbose(&choice->output);
+		return 0;
+	case KEY_UNSHARED:
+		choice->unshared = 1;
 		return 0;
 	case KEY_FREEZE:
 		choice->freeze = 1;
@@ -521,14 +684,15 @@ static int report_print(const struct memory_report *report, const struct memory_
 	struct memory_usage found;
 	const struct memory_usage *usage =
 		memory_usage_read(report->info.pid, &found) ? NULL : &found;
+	int err = 0;
 
 	if (choice->output.format == FORMAT_JSON)
 		memory_print_json(report, usage);
 	else if (choice->output.format == FORMAT_CSV)
-		memory_print_csv(report);
+		err = memory_print_csv(report);
 	else
 		memory_print_text(report, usage, &choice->output.opts);
-	return stream_flush(stdout);
+	return err ?: stream_flush(stdout);
 }
 
 static int memory_print(pid_t pid, const struct memory_choice *choice)
@@ -550,14 +714,81 @@ static int memory_print(pid_t pid, const struct memory_choice *choice)
 	return err;
 }
 
+/* Prints into a file instead of stdout. */
+static int report_save(const struct memory_report *report, const struct memory_choice *choice,
+		       int fd)
+{
+	int err = stream_flush(stdout);
+
+	if (dup2(fd, STDOUT_FILENO) < 0)
+		return error_errno();
+	return err ?: report_print(report, choice);
+}
+
+int memory_save(struct memory_reading *reading, int text, int json)
+{
+	struct memory_choice choice = {0};
+	struct memory_report report;
+	int err = memory_read_report(reading, 0, &report);
+
+	if (err)
+		return err;
+	report_choice_default(&choice.output);
+	/* Files are no page for a terminal, which standard output may be now. */
+	choice.output.opts.top = SAVED_TOP;
+	choice.output.opts.tables = choice.output.opts.color = 0;
+	choice.output.opts.brief = 0;
+	err = report_save(&report, &choice, text);
+	choice.output.format = FORMAT_JSON;
+	err = err ?: report_save(&report, &choice, json);
+	memory_report_free(&report);
+	return err;
+}
+
+/* A process's tree, or the table of several. The exit status. */
+static int processes_print(struct memory_choice *choice)
+{
+	pid_t *pids = NULL;
+	size_t count = 0;
+	int err =
+		targets_list(&choice->targets, "tracer list shows what can be read", &pids, &count);
+
+	if (err)
+		return EXIT_FAILED;
+	if (!count)
+		err = targets_none_print(&choice->targets, 0);
+	else if (count > 1 && (choice->freeze || choice->swap_in || choice->unshared))
+		err = error_print(error_set(-EINVAL, "--freeze, --swap-in and --unshared are of "
+						     "one process"),
+				  "tracer memory -p PID", "memory");
+	else if (count > 1)
+		err = memory_service_print(pids, count, target_set_is_pids(&choice->targets),
+					   &choice->output);
+	else if (choice->unshared) {
+		err = memory_unshared_print(pids[0], &choice->output);
+		if (err)
+			pid_error_print(pids[0], err);
+	} else {
+		targets_workers_print(pids, 1, NULL, "part of this", 1);
+		err = memory_print(pids[0], choice);
+		if (err)
+			pid_error_print(pids[0], err);
+	}
+	free(pids);
+	return err ? EXIT_FAILED : EXIT_DONE;
+}
+
 int cli_memory(int argc, char **argv)
 {
 	static const struct argp argp = {
 		.options = options,
 		.parser = parse,
+		.args_doc = "-p PID[,PID...]\n-c CONTAINER\n--comm NAME\n--cgroup PATH\nBUNDLE",
 		.doc = "Prints what the resident memory (RSS) of a process consists of, as a tree "
 		       "that adds up: Python's heap, malloc's, stacks, files. It is read from "
-		       "outside: no probe is placed.",
+		       "outside: no probe is placed. Of several processes, what each has alone and "
+		       "in common with others, and all of them together. Of a bundle of evidence "
+		       "(--on-oom), what it was then.",
 		.children = children,
 	};
 	struct memory_choice choice = {0};
@@ -567,17 +798,24 @@ int cli_memory(int argc, char **argv)
 	int status = cli_parse(&argp, argc, argv, 0, &choice);
 	if (status) {
 		status = status < 0 ? EXIT_DONE : status;
-	} else if (choice.pid_count != 1 || choice.rest.count) {
-		error_print(error_set(-EINVAL, "it reads one process, which -p names"),
+	} else if (target_set_is_empty(&choice.targets) && choice.rest.count == 1) {
+		const char *file = choice.rest.items[0];
+
+		bool is_json = choice.output.format == FORMAT_JSON;
+
+		if (!is_json)
+			bundle_memory_time_print(file, stdout);
+		err = bundle_print(file, is_json ? "memory.json" : "memory.txt", 0, stdout);
+		if (err)
+			error_print(err, "name a bundle of --on-oom, or -p PID", "%s", file);
+		status = err ? EXIT_FAILED : EXIT_DONE;
+	} else if (target_set_is_empty(&choice.targets) || choice.rest.count) {
+		error_print(error_set(-EINVAL, "it reads processes, or a bundle"),
 			    "tracer memory -p PID", "memory");
 		status = EXIT_USAGE;
 	} else {
-		targets_workers_print(choice.pids, 1, NULL, "part of this", 0);
-		err = memory_print(choice.pids[0], &choice);
-		if (err)
-			pid_error_print(choice.pids[0], err);
-		status = err ? EXIT_FAILED : EXIT_DONE;
+		status = processes_print(&choice);
 	}
-	free(choice.pids);
+	target_set_free(&choice.targets);
 	return status;
 }

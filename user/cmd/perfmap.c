@@ -41,7 +41,15 @@ struct perfmap_options {
 	struct perfmap_session_opts session;
 };
 
-enum { KEY_MERGE = 0x400, KEY_INSTALL, KEY_FOLLOW, KEY_STATUS, KEY_SYMBOL, KEY_BUDGET };
+enum {
+	KEY_MERGE = 0x400,
+	KEY_INSTALL,
+	KEY_FOLLOW,
+	KEY_STATUS,
+	KEY_SYMBOL,
+	KEY_BUDGET,
+	KEY_JITDUMP
+};
 
 #define BUDGET_DEFAULT (1ull << 30)
 
@@ -67,6 +75,11 @@ static const struct argp_option options[] = {
 	 "write the map to /tmp/perf-PID.map, where perf looks for it: under the process id here, "
 	 "and under the one in its own PID namespace in its own /tmp; what a file of the "
 	 "process's own lacks is appended to it",
+	 3},
+	{"jitdump", KEY_JITDUMP, "DIR|FILE", 0,
+	 "write names and code to DIR/jit-PID.dump, with tracer's own id, for perf inject --jit; "
+	 "FILE is a second name of that file. perf record -k 1 must run meanwhile, of all "
+	 "processes (-a) or of the target and tracer; includes --merge",
 	 3},
 	{"follow", KEY_FOLLOW, NULL, 0,
 	 "keep the written map current, instead of writing it only at start and end", 3},
@@ -114,7 +127,11 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case 'd':
 		return cli_take_seconds("--duration", arg, &out->duration_ns);
 	case CLI_KEY_FORCE:
-		out->replace = OUTFILE_ANY;
+		out->replace = out->session.replace = OUTFILE_ANY;
+		return 0;
+	case KEY_JITDUMP:
+		out->session.jitdump = arg;
+		out->session.merge = 1;
 		return 0;
 	case 'o':
 		out->output = arg;
@@ -155,10 +172,24 @@ static int reject_usage(const char *why, const char *remedy, const char *what)
 	return EXIT_USAGE;
 }
 
+/* Is the map of a single process written to stdout, since no other output is asked for? */
+static bool is_printed(const struct perfmap_options *options)
+{
+	return !options->install && !options->output && !options->status &&
+	       !options->session.jitdump;
+}
+
 /* Is the map of a single process written? */
 static int perfmap_options_single(const struct perfmap_options *options)
 {
-	return !options->install && (options->output || !options->status);
+	return options->output || is_printed(options);
+}
+
+/* Is nothing asked for but the present state? */
+static bool is_status_only(const struct perfmap_options *options)
+{
+	return options->status && !options->install && !options->output &&
+	       !options->session.jitdump && !options->command.count;
 }
 
 /* 0; otherwise as cli_parse(). perfmap_options_free() in any case. */
@@ -180,7 +211,7 @@ static int perfmap_options_parse(int argc, char **argv, struct perfmap_options *
 	if (status)
 		return status;
 	/* What was written so far is its state. */
-	out->session.merge |= out->status && !out->install && !out->output && !out->command.count;
+	out->session.merge |= is_status_only(out);
 	out->session.symbols = out->symbols;
 	out->session.symbol_count = out->symbol_count;
 	if (target_set_is_empty(&out->targets) == !out->command.count)
@@ -308,7 +339,7 @@ static void target_caveats(const struct perfmap_target *target)
 		log_info("PID %d: its map file was not read: %s", target->pid, target->file_reason);
 }
 
-static int is_blind(const struct perfmap_session *session)
+static bool is_blind(const struct perfmap_session *session)
 {
 	for (size_t i = 0; i < perfmap_session_count(session); i++) {
 		const struct perfmap_process *process = perfmap_session_at(session, i)->process;
@@ -364,6 +395,19 @@ static void perfmap_not_seen_print(const struct perfmap_session *session)
 			 counts[LOSS_MAP_CALL] + counts[LOSS_PROCESS]);
 }
 
+/* Prints on stderr what the jitdump lacks. */
+static void jitdump_caveats(const struct jitdump_out *jitdump)
+{
+	if (jitdump && jitdump->unread)
+		log_info("%s: the code of %" PRIu64 " of %" PRIu64 " functions could not be read, "
+			 "and is zeros: it was gone, or swapped out",
+			 jitdump->path, jitdump->unread, jitdump->records);
+	if (jitdump && jitdump->left_out)
+		log_info("%s: %" PRIu64 " functions are left out: larger than 1 MiB, or beyond the "
+			 "limit of the file, 1 GiB",
+			 jitdump->path, jitdump->left_out);
+}
+
 /* --- perfmap ---------------------------------------------------------------------------------- */
 
 #define POLL_BUSY_MS 2 /* between two polls of a ring buffer that had records */
@@ -383,8 +427,9 @@ struct perfmap_run {
 	int status;        /* exit status of the command */
 	uint64_t start_ns; /* start of the session; before that, of the command's last program */
 	uint64_t written_ns, write_cost_ns;
-	uint64_t version; /* version of the table last written to -o; UINT64_MAX: never */
-	int output_error; /* of the last write to -o */
+	uint64_t version;    /* version of the table last written to -o; UINT64_MAX: never */
+	int output_error;    /* of the last write to -o */
+	bool jitdump_failed; /* that was printed */
 };
 
 static int bytes_write(void *context, const char *data, size_t bytes)
@@ -405,11 +450,7 @@ static int output_write(struct perfmap_run *run, const char *path)
 	int err = outfile_open(&file, path, run->options.replace);
 	if (err)
 		return err;
-	err = perfmap_text_write(table, bytes_write, file);
-	if (err)
-		outfile_discard(file);
-	else
-		err = outfile_commit(file);
+	err = outfile_end(file, perfmap_text_write(table, bytes_write, file));
 	if (err)
 		return err;
 	run->version = perfmap_table_version(table);
@@ -446,7 +487,7 @@ static int maps_write(struct perfmap_run *run, int at_end)
 	if (options->install)
 		err = maps_install(run);
 	else if (options->output ? strcmp(options->output, "-") || at_end
-				 : at_end && !options->status) {
+				 : at_end && is_printed(options)) {
 		err = output_write(run, options->output ? options->output : "-");
 		if (err && err != run->output_error)
 			error_print(err, "the existing file is unchanged", "%s",
@@ -456,6 +497,39 @@ static int maps_write(struct perfmap_run *run, int at_end)
 	run->written_ns = clock_ns(CLOCK_MONOTONIC);
 	run->write_cost_ns = run->written_ns - start_ns;
 	return err;
+}
+
+/* How perf is to run, now that it finds the jitdump and what is in it so far. */
+static void jitdump_announce(const struct perfmap_run *run)
+{
+	const struct jitdump_out *jitdump = perfmap_session_jitdump(run->session);
+	char processes[48] = "-a";
+
+	if (!jitdump)
+		return;
+	for (size_t i = 0;
+	     perfmap_session_running(run->session) == 1 && i < perfmap_session_count(run->session);
+	     i++) {
+		const struct perfmap_target *target = perfmap_session_at(run->session, i);
+
+		if (target->named && target->pidfd >= 0)
+			snprintf(processes, sizeof(processes), "-p %d,%d", target->pid, getpid());
+	}
+	log_info("%s: %" PRIu64 " functions so far; now: perf record -k 1 %s", jitdump->path,
+		 jitdump->records, processes);
+}
+
+/* 0; -errno after a message, which is printed once. */
+static int jitdump_check(struct perfmap_run *run)
+{
+	const struct jitdump_out *jitdump = perfmap_session_jitdump(run->session);
+
+	if (!jitdump || !jitdump->failed)
+		return 0;
+	if (!run->jitdump_failed)
+		error_print(jitdump->failed, "it has the functions so far", "%s", jitdump->path);
+	run->jitdump_failed = 1;
+	return jitdump->failed;
 }
 
 static int stop_wanted(struct perfmap_run *run, int *interrupts)
@@ -494,6 +568,7 @@ static int session_follow(struct perfmap_run *run)
 
 		if (count < 0)
 			return error_print(count, NULL, "perfmap");
+		jitdump_check(run);
 		/* A failed write was reported, and may succeed later. */
 		if (follow_due(run))
 			maps_write(run, 0);
@@ -561,6 +636,8 @@ static int targets_start(struct perfmap_run *run)
 			    "%s", run->options.command.items[0]);
 	} else if (err) {
 		error_print(err, "nothing was traced", "command");
+		if (run->launch) /* it could not be executed */
+			launch_wait(run->launch, 1, &run->status);
 	}
 	return err;
 }
@@ -575,10 +652,12 @@ static int run_finish(struct perfmap_run *run)
 	for (size_t i = 0; run->options.status && i < perfmap_session_count(run->session); i++)
 		perfmap_status_print(perfmap_session_at(run->session, i));
 	perfmap_not_seen_print(run->session);
+	jitdump_caveats(perfmap_session_jitdump(run->session));
 	int blind = perfmap_blind_check(run->session);
 	if (blind)
 		error_print(blind, "use a larger --buffer", "perfmap");
-	return err || written || blind || fflush(stdout) ? EXIT_FAILED : EXIT_DONE;
+	return err || written || jitdump_check(run) || blind || fflush(stdout) ? EXIT_FAILED
+									       : EXIT_DONE;
 }
 
 static int run_session(struct perfmap_run *run)
@@ -600,9 +679,9 @@ static int run_session(struct perfmap_run *run)
 	if (err)
 		return error_print(err, NULL, "perfmap"), EXIT_FAILED;
 	run->start_ns = clock_ns(CLOCK_MONOTONIC);
+	jitdump_announce(run);
 	/* Only the present state was asked for. */
-	if (options->status && !options->install && !options->output && !options->duration_ns &&
-	    !options->command.count)
+	if (is_status_only(options) && !options->duration_ns)
 		return run_finish(run);
 	/*
 	 * A path that cannot be written is reported at once; with --install the path may differ at

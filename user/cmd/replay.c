@@ -17,6 +17,7 @@
 struct replay {
 	struct report_choice choice;
 	const char *output;
+	int ages;
 	enum outfile_replace replace;
 	struct cli_arguments files;
 };
@@ -25,12 +26,15 @@ static const struct argp_option options[] = {
 	{"output", 'o', "FILE", 0,
 	 "write the snapshot there (-: to stdout, and the report to stderr)", 0},
 	CLI_OPTION_FORCE(0),
+	CLI_OPTION_AGES("tell how old blocks are, in the report and the snapshot", 0),
 	CLI_OPTION_VERBOSE(10),
 	{0},
 };
 
-static const struct argp_child children[] = {
-	{&cli_report_argp, 0, NULL, 0}, {&cli_layer_argp, 0, NULL, 0}, {0}};
+static const struct argp_child children[] = {{&cli_report_argp, 0, NULL, 0},
+					     {&cli_layer_argp, 0, NULL, 0},
+					     {&cli_ages_argp, 0, NULL, 0},
+					     {0}};
 
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
@@ -40,9 +44,13 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case ARGP_KEY_INIT:
 		state->child_inputs[0] = &replay->choice;
 		state->child_inputs[1] = &replay->choice.layer;
+		state->child_inputs[2] = &replay->choice.ages;
 		return 0;
 	case 'v':
 		report_choice_verbose(&replay->choice);
+		return 0;
+	case CLI_KEY_AGES:
+		replay->ages = 1;
 		return 0;
 	case CLI_KEY_FORCE:
 		replay->replace = OUTFILE_ANY;
@@ -87,7 +95,11 @@ static int replay_report(struct trace *trace, const struct replay *replay, struc
 		error_print(err, NULL, "replay");
 		return EXIT_FAILED;
 	}
-	int status = cli_report_print(snapshot, &replay->choice);
+	int status = cli_require_complete(&replay->choice, snapshot, NULL,
+					  cli_ages_report(snapshot, &replay->choice));
+	if (status == EXIT_DONE && replay->choice.require_complete &&
+	    trace_dropped(trace).processes)
+		status = cli_incomplete(NULL, "processes are not in the report");
 	if (*file) {
 		err = pprof_save(snapshot, *file);
 		*file = NULL;
@@ -126,6 +138,8 @@ static int replay_run(const struct replay *replay)
 		return EXIT_FAILED;
 	}
 	feeding.trace = trace;
+	if (replay->ages || ages_any(&replay->choice.ages.ages))
+		trace_ages(trace);
 	err = capture_read(replay->files.items[0], feed, &feeding, &records);
 	/* The records before the cut are good: report them, but exit with an error. */
 	if (err)

@@ -3,9 +3,12 @@
 #include <string.h>
 
 #include "cmd/cli.h"
+#include "cmd/evidence/bundle.h"
 #include "cmd/heap/report_holders.h"
 #include "report/recording/recording_load.h"
+#include "util/archive.h"
 #include "util/error.h"
+#include "util/terminal.h"
 
 static const struct argp_child children[] = {{&cli_report_argp, 0, NULL, 0},
 					     {&cli_pid_argp, 0, NULL, 0},
@@ -74,11 +77,28 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	return cli_parse_arguments(key, state, &report->files);
 }
 
+#define PAGE 2u /* parts of a bundle's report on a page of a terminal */
+
+/* What the bundle says of itself; its copies of a heap are for tracer heap. */
+static int bundle_report(const struct report *report, const char *path)
+{
+	int is_json = report->choice.format == FORMAT_JSON;
+	int is_page = !is_json && !report->choice.verbose && terminal_width(stdout);
+	int err = bundle_print(path, is_json ? ARCHIVE_FIRST : BUNDLE_REPORT, is_page ? PAGE : 0,
+			       stdout);
+
+	if (!err && is_page)
+		puts("-v: what holds most, what RSS consisted of");
+	return err ? (error_print(err, NULL, "%s", path), EXIT_FAILED) : EXIT_DONE;
+}
+
 /* The exit status. */
 static int file_report(struct report *report, const char *path)
 {
 	struct snapshot *snapshot;
 
+	if (bundle_is(path))
+		return bundle_report(report, path);
 	report->pids.layer = &report->choice.layer;
 	if (cli_snapshot_pick(path, &report->pids, &snapshot))
 		return EXIT_FAILED;
@@ -89,6 +109,7 @@ static int file_report(struct report *report, const char *path)
 	int status = report->holders.asked
 			     ? report_holders_print(snapshot, &report->choice, &report->holders)
 			     : cli_report_print(snapshot, &report->choice);
+	status = cli_require_complete(&report->choice, snapshot, path, status);
 	snapshot_free(snapshot);
 	return status;
 }
@@ -100,8 +121,8 @@ int cli_report(int argc, char **argv)
 		.parser = parse,
 		.args_doc = "FILE...",
 		.doc = "Statistics of snapshots, as tracemalloc computes them. FILE is a snapshot "
-		       "of tracer, a moment of a recording (FILE@TIME, FILE@T1..T2) or a file of "
-		       "tracemalloc.Snapshot.dump().",
+		       "of tracer, a moment of a recording (FILE@TIME, FILE@T1..T2), a bundle of "
+		       "evidence (--on-oom) or a file of tracemalloc.Snapshot.dump().",
 		.children = children,
 	};
 	struct report report = {0};
@@ -121,8 +142,13 @@ int cli_report(int argc, char **argv)
 			    "tracer report FILE --by-holder", "--by-holder");
 		status = EXIT_USAGE;
 	}
-	for (size_t i = 0; status == EXIT_DONE && i < report.files.count; i++)
-		status = file_report(&report, report.files.items[i]);
+	for (size_t i = 0;
+	     (status == EXIT_DONE || status == EXIT_INCOMPLETE) && i < report.files.count; i++) {
+		int one = file_report(&report, report.files.items[i]);
+
+		if (one != EXIT_DONE)
+			status = one;
+	}
 	report_choice_free(&report.choice);
 	pid_choice_free(&report.pids);
 	return status < 0 ? EXIT_DONE : status;

@@ -1,20 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tracer [trace]: attach, wait for the end, report. */
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/types.h>
+#include <sys/wait.h>
+#include <termios.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "cmd/evidence/evidence_run.h"
 #include "cmd/options/progress.h"
 #include "cmd/options/signals.h"
 #include "cmd/options/targets.h"
 #include "cmd/options/trace_options.h"
 #include "cmd/plan_print.h"
-#include "cmd/trace_view.h"
+#include "cmd/tui/screen.h"
+#include "cmd/tui/watch.h"
 #include "probe/process/plan_native_process.h"
 #include "probe/process/plan_target.h"
 #include "proc/launch.h"
@@ -22,10 +28,206 @@
 #include "proc/sandbox/privileges.h"
 #include "report/pprof/pprof.h"
 #include "session/ctl/live.h"
+#include "session/ctl/session_socket.h"
 #include "snapshot/group/precision.h"
 #include "util/clock.h"
 #include "util/error.h"
 #include "util/status_line.h"
+
+/*
+ * The live view of tracer trace: a process of its own, which is a client of the session (watch.h).
+ * It is started before anything else is, so that it inherits nothing, and draws when the session is
+ * there. The terminal belongs to it until it ends: what the session says on stderr goes to a file
+ * in memory meanwhile, of which the view shows the last line, and is printed afterwards.
+ */
+
+/* Zero-initialise; view_end() releases. */
+struct trace_view {
+	pid_t pid;        /* 0: there is none, or it has ended */
+	int go;           /* the view draws after a byte, and ends when this is closed */
+	int messages;     /* stderr, meanwhile */
+	int error_output; /* our stderr; -1: it was not replaced */
+	int drawing;
+	struct termios modes; /* of the terminal, before */
+};
+
+#define QUIT_STATUS 10
+#define END_MS      2000 /* for the view to give the terminal back */
+
+/* Names from the target are drawn here: the rights are those of a running session at most. */
+static int view_draw(int go, int messages, const struct ages *ages)
+{
+	struct watch_opts opts = {.end = go, .messages = messages, .ends_session = 1};
+	char byte;
+
+	watch_ages_set(&opts, ages);
+	if (read(go, &byte, 1) != 1)
+		return 0;
+	opts.session = session_socket_connect(SOCKET_DIRECTORY, getppid());
+	if (opts.session < 0)
+		return opts.session;
+	return privileges_drop(1, 0) ?: calls_limit(0) ?: watch_run(&opts);
+}
+
+static void child_run(int go, int messages, const struct ages *ages)
+{
+	/* Until there is something to see, Ctrl-C is for the session. */
+	signal(SIGINT, SIG_IGN);
+	int end = view_draw(go, messages, ages);
+	if (end < 0)
+		dprintf(messages, "tracer: live view: %s\n", error_reason(end));
+	_exit(end < 0 ? 1 : end == WATCH_END_QUIT ? QUIT_STATUS : 0);
+}
+
+/* Starts the process if the terminal allows a view. If it cannot be started, there is none. */
+static void view_start(struct trace_view *view, const struct ages *ages)
+{
+	int ends[2], messages;
+
+	if (!watch_screen_is_possible() || tcgetattr(STDIN_FILENO, &view->modes) ||
+	    pipe2(ends, O_CLOEXEC))
+		return;
+	messages = memfd_create("tracer-messages", MFD_CLOEXEC);
+	view->pid = messages < 0 ? -1 : fork();
+	if (!view->pid) {
+		close(ends[1]);
+		child_run(ends[0], messages, ages);
+	}
+	close(ends[0]);
+	if (view->pid > 0) {
+		view->go = ends[1];
+		view->messages = messages;
+		view->error_output = -1;
+		return;
+	}
+	view->pid = 0;
+	close(ends[1]);
+	close(messages);
+}
+
+/* Lets it draw. The session listens by now. */
+static void view_go(struct trace_view *view)
+{
+	sigset_t set;
+
+	if (!view->pid || view->drawing)
+		return;
+	fflush(stderr);
+	if (isatty(STDERR_FILENO))
+		view->error_output = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
+	if (view->error_output >= 0)
+		dup2(view->messages, STDERR_FILENO);
+	/* See view_step(). */
+	sigemptyset(&set);
+	sigaddset(&set, SIGTSTP);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	view->drawing = write(view->go, "", 1) == 1;
+}
+
+/* What was said meanwhile, on our stderr again. */
+static void messages_print(struct trace_view *view)
+{
+	char bytes[4096];
+	off_t at = 0;
+	ssize_t got;
+
+	fflush(stderr);
+	if (view->error_output >= 0) {
+		dup2(view->error_output, STDERR_FILENO);
+		close(view->error_output);
+	}
+	while ((got = pread(view->messages, bytes, sizeof(bytes), at)) > 0) {
+		fwrite(bytes, 1, (size_t)got, stderr);
+		at += got;
+	}
+	fflush(stderr);
+	close(view->messages);
+}
+
+/* The process has ended with that wait status. */
+static void view_ended(struct trace_view *view, int status)
+{
+	sigset_t set;
+
+	view->pid = 0;
+	if (view->go >= 0)
+		close(view->go);
+	/* A view that was killed has not given the terminal back. */
+	if (view->drawing && WIFSIGNALED(status)) {
+		tcsetattr(STDIN_FILENO, TCSADRAIN, &view->modes);
+		fputs("\033[?1049l\033[?25h", stdout);
+		fflush(stdout);
+	}
+	messages_print(view);
+	sigemptyset(&set);
+	sigaddset(&set, SIGTSTP);
+	if (view->drawing)
+		sigprocmask(SIG_UNBLOCK, &set, NULL);
+}
+
+/*
+ * Ctrl-Z reaches the session and the view. The view gives the terminal back before it stops; only
+ * then may the shell see the session stop, and take the terminal. So SIGTSTP is blocked, and let
+ * through here.
+ */
+static void stop_with(struct trace_view *view)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGTSTP);
+	raise(SIGTSTP);
+	sigprocmask(SIG_UNBLOCK, &set, NULL); /* stops here */
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	kill(view->pid, SIGCONT);
+}
+
+/*
+ * Call it often: stops with the view (Ctrl-Z). 1: the user quits the view, and so the session. If
+ * it fails, that is said, and the session goes on.
+ */
+static int view_step(struct trace_view *view)
+{
+	sigset_t pending;
+	int status;
+
+	if (!view->pid)
+		return 0;
+	/* A signal to the session alone. */
+	if (view->drawing && !sigpending(&pending) && sigismember(&pending, SIGTSTP))
+		kill(view->pid, SIGTSTP);
+	if (waitpid(view->pid, &status, WNOHANG | WUNTRACED) != view->pid)
+		return 0;
+	if (WIFSTOPPED(status)) {
+		stop_with(view);
+		return 0;
+	}
+	view_ended(view, status);
+	if (WIFEXITED(status) && WEXITSTATUS(status) == QUIT_STATUS)
+		return 1;
+	log_info("the live view has ended; the trace goes on, Ctrl-C ends it");
+	return 0;
+}
+
+/* Ends it, and prints what was said meanwhile. */
+static void view_end(struct trace_view *view)
+{
+	int status = 0;
+
+	if (!view->pid)
+		return;
+	close(view->go);
+	view->go = -1;
+	kill(view->pid, SIGCONT);
+	for (int ms = 0; waitpid(view->pid, &status, WNOHANG) != view->pid; ms += 10) {
+		if (ms == END_MS)
+			kill(view->pid, SIGKILL);
+		usleep(10000);
+	}
+	view_ended(view, status);
+}
+
+/* tracer [trace]: attach, wait for the end, report. */
 
 struct run {
 	struct trace_options options;
@@ -34,10 +236,11 @@ struct run {
 	struct outfile *output, *capture, *record;
 	struct live live;
 	struct targets targets;
-	int signals; /* signals_catch() */
-	int status;  /* exit status of the command */
-	int unseen;  /* it has ended, and its programs had before they were examined */
-	int hurried; /* a signal has requested the end */
+	int signals;   /* signals_catch() */
+	int status;    /* exit status of the command */
+	int unseen;    /* it has ended, and its programs had before they were examined */
+	int hurried;   /* a signal has requested the end */
+	bool is_watch; /* cli_watch() */
 	struct late command;
 	unsigned int command_looks;
 	int command_refused; /* what it loaded cannot be traced; this has been reported */
@@ -49,6 +252,7 @@ struct run {
 
 #define POLL_BUSY_MS    2 /* between two polls of a ring buffer that had records */
 #define POLL_IDLE_MS    20
+#define POLL_REST_MS    100 /* while nothing is traced, and nothing is to be at once */
 #define END_REPORTED_NS 500000000ull
 #define JUDGE_NS        10000000000ull /* between two looks at how good the figures are */
 #define KEPT_REMEDY     "the existing file is unchanged"
@@ -100,6 +304,18 @@ static void next_set(struct run *run, const struct snapshot *snapshot)
 	}
 }
 
+/* --require-complete: of what was not even begun to be traced, too. The status. */
+static int complete_check(const struct run *run, const struct snapshot *snapshot, int status)
+{
+	const struct report_choice *choice = &run->options.choice;
+
+	if (status == EXIT_DONE && choice->require_complete &&
+	    (trace_dropped(session_trace(run->session)).processes ||
+	     session_unexamined(run->session)))
+		return cli_incomplete(NULL, "processes are not in the report");
+	return cli_require_complete(choice, snapshot, NULL, status);
+}
+
 /*
  * Prints the report of all processes, in their present state or (at the end) in the state at the
  * shutdown of their interpreters.
@@ -119,7 +335,9 @@ static int reports_print(struct run *run, int at_end)
 	}
 	if (at_end)
 		next_set(run, snapshot);
-	int status = cli_report_print(snapshot, &run->options.choice);
+	int status = cli_ages_report(snapshot, &run->options.choice);
+	if (at_end)
+		status = complete_check(run, snapshot, status);
 	if (at_end && run->output) {
 		err = output_save(run, snapshot);
 		if (err) {
@@ -164,6 +382,9 @@ static void run_wait(struct run *run, int busy)
 	uint64_t left_ms = (left_ns < due_ns ? left_ns : due_ns) / 1000000;
 	int wait_ms = busy ? POLL_BUSY_MS : POLL_IDLE_MS;
 
+	if (run->options.session.after_cpu_ns && !session_running(run->session))
+		wait_ms = POLL_REST_MS;
+
 	if (left_ms < (uint64_t)wait_ms)
 		wait_ms = (int)left_ms + 1;
 	poll(polls, 3 + live_poll_fds(&run->live, polls + 3), wait_ms);
@@ -201,7 +422,7 @@ static int run_goes_on(struct run *run)
 }
 
 /* -d auto: are the figures good enough? A trace that sees all blocks has seen enough by then. */
-static int is_precise(struct run *run)
+static bool is_precise(struct run *run)
 {
 	const struct statistics_opts opts = {.by = GROUP_LINENO};
 	struct trace *trace = session_trace(run->session);
@@ -288,7 +509,7 @@ static int run_allocs_check(struct run *run)
 {
 	const struct target_set *set = &run->options.targets;
 	int more = set->all || set->wait || set->container_count || set->cgroup_count ||
-		   set->name_count || run->options.command.count;
+		   set->name_count || target_set_has_pods(set) || run->options.command.count;
 	int err = session_allocs_unfound(run->session);
 
 	if (err && !more)
@@ -393,6 +614,11 @@ static void run_unexamined_print(const struct run *run)
 		log_info("%zu of the programs that were started ended before being examined: what "
 			 "they allocated is in no table",
 			 count);
+	count = session_resting(run->session) + session_rested(run->session);
+	if (count)
+		log_info("%zu process%s that ran before used too little CPU time to be traced "
+			 "(--after-cpu)",
+			 count, count == 1 ? "" : "es");
 	count = session_unnamed(run->session);
 	if (count)
 		log_info("%zu processes ended before their names were read: some may have been "
@@ -431,8 +657,20 @@ static int run_command(struct run *run)
 			    "--layer native traces malloc in any program", "%s", command[0]);
 	} else {
 		error_print(err, err == -ENOTSUP ? NULL : "nothing was traced", "command");
+		if (run->launch) /* it could not be executed */
+			launch_wait(run->launch, 1, &run->status);
 	}
 	return err;
+}
+
+/* To hundreds of processes the attach takes a minute: who asks meanwhile gets an answer. */
+static int attached_step(void *context)
+{
+	struct run *run = context;
+
+	if (run->live.control)
+		control_serve(run->live.control);
+	return live_stop_wanted(&run->live);
 }
 
 static int targets_start(struct run *run)
@@ -442,6 +680,8 @@ static int targets_start(struct run *run)
 	if (err)
 		return error_print(err, NULL, "trace");
 	run_open(run);
+	run->targets.between = attached_step;
+	run->targets.between_context = run;
 	return targets_attach(&run->targets, run->session) ?: run_allocs_check(run);
 }
 
@@ -502,6 +742,8 @@ static int run_finish(struct run *run)
 	/* Its last records may be of processes that ended before they could be traced. */
 	int err = session_stop(run->session, run->hurried);
 	traced = trace_process_count(session_trace(run->session));
+	if (run->is_watch && !traced && !err)
+		return EXIT_DONE;
 	targets_give_up(&run->targets, traced, session_unexamined(run->session));
 	if (!run->options.command.count && !run->targets.attached && !traced) {
 		run_unexamined_print(run);
@@ -552,6 +794,8 @@ static int run_session(struct run *run)
 		error_print(err, remedy, "trace");
 		return EXIT_FAILED;
 	}
+	if (run->options.ages)
+		trace_ages(session_trace(run->session));
 	err = run->options.command.count ? run_command(run) : targets_start(run);
 	if (err)
 		return run->status || run->unseen ? run->status : EXIT_FAILED;
@@ -586,7 +830,7 @@ static int dry_run(struct run *run)
 		/* The command was started only for its maps. */
 		if (!err)
 			launch_signal(run->launch, SIGKILL);
-		return err ? EXIT_FAILED : EXIT_DONE;
+		return err ? run->status ?: EXIT_FAILED : EXIT_DONE;
 	}
 	struct target_set *set = &run->options.targets;
 	size_t count, shown = 0;
@@ -607,14 +851,20 @@ static int dry_run(struct run *run)
 	return shown == count || (shown && !target_set_is_pids(set)) ? EXIT_DONE : EXIT_FAILED;
 }
 
-int cli_trace(int argc, char **argv)
+static int cli_run(int argc, char **argv, bool is_watch)
 {
-	struct run run = {.signals = -1};
+	struct run run = {.signals = -1, .is_watch = is_watch};
 	int status = trace_options_parse(argc, argv, &run.options);
 
 	if (status) {
 		trace_options_free(&run.options);
 		return status < 0 ? EXIT_DONE : status;
+	}
+	if (run.options.evidence.path) {
+		status = evidence_run(&run.options.evidence, &run.options.targets,
+				      run.options.duration_ns);
+		trace_options_free(&run.options);
+		return status;
 	}
 	run.targets.set = &run.options.targets;
 	run.targets.follows = run.options.session.watch == ABI_WATCH_ALL;
@@ -622,7 +872,7 @@ int cli_trace(int argc, char **argv)
 		status = dry_run(&run);
 	} else {
 		if (run.options.live)
-			view_start(&run.view);
+			view_start(&run.view, &run.options.choice.ages.ages);
 		status = files_open(&run) ? EXIT_FAILED : run_session(&run);
 		view_end(&run.view);
 	}
@@ -644,4 +894,14 @@ int cli_trace(int argc, char **argv)
 		close(run.signals);
 	trace_options_free(&run.options);
 	return status;
+}
+
+int cli_trace(int argc, char **argv)
+{
+	return cli_run(argc, argv, false);
+}
+
+int cli_watch(int argc, char **argv)
+{
+	return cli_run(argc, argv, true);
 }

@@ -5,13 +5,16 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stddef.h>
-#include <sys/capability.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "proc/sandbox/calls.h"
+#include "proc/sandbox/privileges.h"
 #include "util/array.h"
+#include "util/error.h"
+#include "util/regular.h"
 
 static void signals_ignore(void)
 {
@@ -26,29 +29,21 @@ static void signals_ignore(void)
 
 static int descriptors_keep(int socket)
 {
+	regular_forget();
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 
 	socket = fcntl(socket, F_DUPFD, CHILD_SOCKET + 1);
 	if (null < 0 || socket < 0)
-		return -errno;
+		return error_errno();
 	for (int fd = 0; fd < CHILD_SOCKET; fd++)
 		if (dup2(null, fd) < 0)
-			return -errno;
+			return error_errno();
 	if (dup2(socket, CHILD_SOCKET) < 0 || syscall(SYS_close_range, CHILD_SOCKET + 1u, ~0u, 0u))
-		return -errno;
+		return error_errno();
 	return 0;
 }
 
-static int privileges_drop(void)
-{
-	cap_t none = cap_init();
-	int err = !none ? -ENOMEM : cap_set_proc(none) ? -errno : 0;
-
-	cap_free(none);
-	return err ? err : prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ? -errno : 0;
-}
-
-int child_confine(const char *name, int socket, pid_t parent)
+static int child_detach(const char *name, int socket, pid_t parent)
 {
 	const struct rlimit no_core = {0, 0};
 
@@ -61,5 +56,15 @@ int child_confine(const char *name, int socket, pid_t parent)
 	if (err)
 		return err;
 	setrlimit(RLIMIT_CORE, &no_core);
-	return privileges_drop();
+	return 0;
+}
+
+int child_confine(const char *name, int socket, pid_t parent)
+{
+	return child_detach(name, socket, parent) ?: privileges_drop_all();
+}
+
+int child_confine_reader(const char *name, int socket, pid_t parent)
+{
+	return child_detach(name, socket, parent) ?: privileges_drop(0, -1) ?: calls_limit(0);
 }

@@ -13,3 +13,8 @@
  * capability, nor can it get one. 0; -ESRCH: the parent has ended; -errno.
  */
 int child_confine(const char *name, int socket, pid_t parent);
+/*
+ * The same, but it keeps the rights to read what belongs to other processes and users
+ * (privileges_drop(0, -1)), and may make few system calls (calls_limit()).
+ */
+int child_confine_reader(const char *name, int socket, pid_t parent);

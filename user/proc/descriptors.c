@@ -12,11 +12,12 @@
 #include "proc/process.h"
 #include "util/buffer.h"
 #include "util/cleanup.h"
+#include "util/error.h"
 
 #define DESCRIPTORS_MAX 65536
 
 /* "/any/path/NAME", with " (deleted)" if the name was removed. */
-static int link_has_name(const char *link, const char *name)
+static bool link_has_name(const char *link, const char *name)
 {
 	const char *last = strrchr(link, '/');
 	size_t length = strlen(name);
@@ -34,7 +35,7 @@ int descriptors_find(pid_t pid, const char *name, descriptor_fn found, void *con
 	snprintf(path, sizeof(path), "/proc/%d/fd", pid);
 	_cleanup_(closedirp) DIR *directory = opendir(path);
 	if (!directory)
-		return -errno;
+		return error_errno();
 	while (!err && left-- && (entry = readdir(directory))) {
 		ssize_t length =
 			readlinkat(dirfd(directory), entry->d_name, link, sizeof(link) - 1);

@@ -17,6 +17,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -83,7 +84,7 @@ static int thread_known(const struct freezer *holder, pid_t tid)
 }
 
 /* Calls that the kernel restarts transparently after an interruption. */
-static int is_restarted(long call)
+static bool is_restarted(long call)
 {
 	static const long calls[] = {
 #ifdef SYS_poll /* a machine without the older calls */
@@ -234,7 +235,7 @@ static void sleepers_check(struct freezer *holder)
 }
 
 /* Has the process ended, or is it stopped itself? */
-static int is_stopped_or_gone(pid_t pid)
+static bool is_stopped_or_gone(pid_t pid)
 {
 	char path[32], text[512], *state;
 

@@ -69,11 +69,11 @@ static int read_auxv(pid_t pid, uint64_t *loader, uint64_t *entry)
 	snprintf(name, sizeof(name), "/proc/%d/auxv", pid);
 	int fd = open(name, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
-		return -errno;
+		return error_errno();
 	ssize_t n = read(fd, auxv, sizeof(auxv));
 	close(fd);
 	if (n < 0)
-		return -errno;
+		return error_errno();
 	*loader = *entry = 0;
 	for (size_t i = 0; i < (size_t)n / sizeof(auxv[0]) && auxv[i].a_type != AT_NULL; i++) {
 		if (auxv[i].a_type == AT_BASE)
@@ -131,7 +131,7 @@ static int begin_stepping(struct launch *launch)
 }
 
 /* Does this stop of a stepped child mean that its libraries are mapped? */
-static int has_left_loader(const struct launch *launch, int signal)
+static bool has_left_loader(const struct launch *launch, int signal)
 {
 	uint64_t pc;
 
@@ -156,7 +156,7 @@ static void step_choose(struct launch *launch, int signal)
 }
 
 /* Notes the end of the child, if the status tells it. */
-static int has_ended(struct launch *launch, int status)
+static bool has_ended(struct launch *launch, int status)
 {
 	if (WIFSTOPPED(status))
 		return 0;
@@ -189,7 +189,7 @@ static int wait_stop(struct launch *launch, launch_ready_fn ready, void *context
 			break;
 		if (pid < 0 && errno == EINTR)
 			continue;
-		result = pid < 0 ? -errno : ready(launch->pid, 1, context);
+		result = pid < 0 ? error_errno() : ready(launch->pid, 1, context);
 		if (result && result != -ESRCH)
 			break;
 		result = 0;
@@ -211,7 +211,7 @@ static int stop_running(struct launch *launch)
 	for (;;) {
 		while (waitpid(launch->pid, &status, __WALL) < 0)
 			if (errno != EINTR)
-				return -errno;
+				return error_errno();
 		if (has_ended(launch, status))
 			return 0;
 		signal = status >> 16 ? 0 : WSTOPSIG(status);
@@ -219,7 +219,7 @@ static int stop_running(struct launch *launch)
 			return 0;
 		if (ptrace(PTRACE_CONT, launch->pid, NULL, (void *)(intptr_t)signal) &&
 		    errno != ESRCH)
-			return -errno;
+			return error_errno();
 	}
 }
 
@@ -239,7 +239,7 @@ static int follow(struct launch *launch, launch_ready_fn ready, void *context)
 					     : PTRACE_SYSCALL,
 			   launch->pid, NULL, (void *)(intptr_t)signal) &&
 		    errno != ESRCH)
-			return -errno;
+			return error_errno();
 		err = wait_stop(launch, ready, context, &status);
 		if (err < 0)
 			return err;
@@ -303,10 +303,10 @@ static void run_child(char *const argv[], int report)
 		raise(SIGSTOP);
 		execvp(argv[0], argv);
 	}
-	int err = errno;
+	int err = errno, status = err == ENOENT ? LAUNCH_NOT_FOUND : LAUNCH_NOT_RUN;
 	if (write(report, &err, sizeof(err)) < 0)
-		_exit(126);
-	_exit(127);
+		status = LAUNCH_NOT_RUN;
+	_exit(status);
 }
 
 /* Waits until the child stops: the signal; -ECHILD: it has ended; -errno. */
@@ -316,7 +316,7 @@ static int stop_await(struct launch *launch)
 
 	while (waitpid(launch->pid, &status, __WALL) < 0)
 		if (errno != EINTR)
-			return -errno;
+			return error_errno();
 	return has_ended(launch, status) ? -ECHILD : WSTOPSIG(status);
 }
 
@@ -327,7 +327,7 @@ static int breakpoint_try(struct launch *launch)
 		registers_break_at(launch->pid,
 				   launch->breaks ? 0 : (uint64_t)(uintptr_t)trial_reached);
 		if (ptrace(PTRACE_CONT, launch->pid, NULL, NULL))
-			return -errno;
+			return error_errno();
 		int signal = stop_await(launch);
 		if (signal != SIGTRAP)
 			return signal < 0 ? signal : 0;
@@ -344,10 +344,10 @@ static int start_child(struct launch *launch, char *const argv[], int *report)
 	int fds[2], signal;
 
 	if (pipe2(fds, O_CLOEXEC))
-		return -errno;
+		return error_errno();
 	launch->pid = fork();
 	if (launch->pid < 0) {
-		int err = -errno;
+		int err = error_errno();
 
 		close(fds[0]);
 		close(fds[1]);
@@ -363,7 +363,7 @@ static int start_child(struct launch *launch, char *const argv[], int *report)
 		return signal;
 	if (ptrace(PTRACE_SETOPTIONS, launch->pid, NULL,
 		   (void *)(PTRACE_O_EXITKILL | PTRACE_O_TRACEEXEC | PTRACE_O_TRACESYSGOOD)))
-		return -errno;
+		return error_errno();
 	return breakpoint_try(launch);
 }
 
@@ -393,13 +393,13 @@ int launch_start(struct launch **out, char *const argv[], launch_ready_fn ready,
 	err = (argv[0] ? start_child(launch, argv, &report) : -EINVAL)
 		      ?: follow(launch, ready, context);
 	if (!err && ptrace(PTRACE_DETACH, launch->pid, NULL, NULL) && errno != ESRCH)
-		err = -errno;
+		err = error_errno();
 	if (err == -ECHILD && report >= 0 &&
 	    read(report, &exec_errno, sizeof(exec_errno)) == sizeof(exec_errno))
 		err = error_set(-exec_errno, "%s: %s", argv[0], strerror(exec_errno));
 	descriptor_close(report);
 
-	if (!err || (err == -ECHILD && launch->ended)) {
+	if (!err || launch->ended) {
 		*out = launch;
 		return err;
 	}
@@ -420,7 +420,7 @@ int launch_wait(struct launch *launch, int block, int *status)
 	if (!launch->ended) {
 		pid = waitpid(launch->pid, &launch->wait_status, block ? 0 : WNOHANG);
 		if (pid < 0)
-			return -errno;
+			return error_errno();
 		if (!pid)
 			return 0;
 		launch->ended = 1;

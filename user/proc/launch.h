@@ -11,6 +11,10 @@
 
 struct launch;
 
+/* The status of a command that could not be executed, as shells have it. */
+#define LAUNCH_NOT_RUN   126
+#define LAUNCH_NOT_FOUND 127
+
 /*
  * Called after every exec, when the new program's libraries are mapped and none of its own code has
  * run. It is then called repeatedly while the program runs, with running set, since libraries may
@@ -22,7 +26,8 @@ typedef int (*launch_ready_fn)(pid_t pid, int running, void *context);
  * Forks and execs argv (searched in PATH), with no signal blocked. Returns when
  *   ready() has returned 1: 0, *out is set;
  *   the command has ended before that: -ECHILD, *out is set, launch_wait() has its status;
- *   it could not be executed: -ENOENT, -EACCES …, *out untouched;
+ *   it could not be executed: -ENOENT, -EACCES …, *out is set, launch_wait() has LAUNCH_NOT_FOUND
+ *     or LAUNCH_NOT_RUN;
  *   ready() failed: its error; the command is killed, *out untouched.
  * A program that forks instead of exec'ing is let go (its children are not followed). ptrace
  * belongs to a thread: ready() runs on the caller's. Signals that the caller ignores stay ignored

@@ -14,6 +14,7 @@
 
 #include "util/clock.h"
 #include "util/descriptor.h"
+#include "util/error.h"
 #include "util/interrupt.h"
 #include "util/sched_time.h"
 
@@ -62,7 +63,7 @@ static int file_read(struct read *read)
 		got = pread(read->file, read->text.data + read->text.size, chunk,
 			    (off_t)read->text.size);
 		if (got < 0)
-			return -errno;
+			return error_errno();
 		read->text.size += (size_t)got;
 		if (!read->whole)
 			break;
@@ -125,10 +126,10 @@ static int read_start(pid_t pid, const char *name, size_t max, int whole, struct
 		err = -ETIMEDOUT;
 	read->file = open(path, O_RDONLY | O_CLOEXEC);
 	if (!err && read->file < 0)
-		err = -errno;
+		err = error_errno();
 	read->done = eventfd(0, EFD_CLOEXEC);
 	if (!err && read->done < 0)
-		err = -errno;
+		err = error_errno();
 	err = err ?: thread_start(read);
 	if (err) {
 		read_release(read); /* the thread's part */

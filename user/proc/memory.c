@@ -69,7 +69,7 @@ static int starts(const char *text, const char *with)
 }
 
 /* Files below /sys are registers of devices, too (PCI's resource0). */
-static int is_device(const char *path)
+static bool is_device(const char *path)
 {
 	return starts(path, "/sys/") ||
 	       (starts(path, "/dev/") && !starts(path, SHARED_DIR) && !starts(path, ZERO_FILE));
@@ -283,7 +283,7 @@ static int mem_open(pid_t pid)
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd >= 0)
 		return fd;
-	return errno == ENOENT ? -ESRCH : errno == EACCES ? -EPERM : -errno;
+	return errno == ENOENT ? -ESRCH : errno == EACCES ? -EPERM : error_errno();
 }
 
 /*
@@ -305,7 +305,7 @@ static int mem_read(const struct space *space, uint64_t address, uint8_t *out, s
 		if (got < 0 && errno == EINTR)
 			continue;
 		if (got <= 0)
-			return !got ? -ESRCH : errno == EIO ? -EFAULT : -errno;
+			return !got ? -ESRCH : errno == EIO ? -EFAULT : error_errno();
 		out += got;
 		address += (uint64_t)got;
 		bytes -= (size_t)got;

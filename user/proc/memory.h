@@ -27,6 +27,8 @@
  */
 #pragma once
 
+#include <errno.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -100,6 +102,12 @@ struct space_missed space_missed(const struct space *space);
  * so much (error_set); else err. space may be NULL.
  */
 int space_error(const struct space *space, int err);
+
+/* Does an error end a walk of memory? After any other, what could not be read is told. */
+static inline bool space_is_fatal(int err)
+{
+	return err == -ESRCH || err == -EPERM || err == -ENOMEM || err == -EINTR;
+}
 
 /* One read without a space that is kept: opens, reads, closes. Errors of both. */
 int memory_read(pid_t pid, uint64_t address, void *out, size_t bytes);

@@ -6,7 +6,9 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "util/error.h"
 #include "util/page.h"
+#include "util/sorted.h"
 
 int pagemap_open(pid_t pid)
 {
@@ -16,7 +18,7 @@ int pagemap_open(pid_t pid)
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd >= 0)
 		return fd;
-	return errno == ENOENT ? -ESRCH : errno == EACCES ? -EPERM : -errno;
+	return errno == ENOENT ? -ESRCH : errno == EACCES ? -EPERM : error_errno();
 }
 
 ssize_t pagemap_read(int fd, uint64_t address, uint64_t *entries, size_t pages)
@@ -27,7 +29,7 @@ ssize_t pagemap_read(int fd, uint64_t address, uint64_t *entries, size_t pages)
 			    (off_t)(first / parts * sizeof(*entries)));
 
 	if (got < 0)
-		return -errno;
+		return error_errno();
 	got = got / (ssize_t)sizeof(*entries) * (ssize_t)parts - (ssize_t)before;
 	if (got < 0)
 		return 0;
@@ -37,4 +39,20 @@ ssize_t pagemap_read(int fd, uint64_t address, uint64_t *entries, size_t pages)
 	for (size_t i = (size_t)got; parts > 1 && i-- > 0;)
 		entries[i] = entries[(before + i) / parts];
 	return got;
+}
+
+int pagemap_each(int fd, uint64_t start, uint64_t end, uint64_t *buffer, pagemap_fn each,
+		 void *context)
+{
+	int err = 0;
+
+	for (uint64_t at = start; at < end && !err; at += (uint64_t)PAGEMAP_PIECE * PAGEMAP_PAGE) {
+		size_t pages = (size_t)lesser((end - at) / PAGEMAP_PAGE, PAGEMAP_PIECE);
+		ssize_t got = pagemap_read(fd, at, buffer, pages);
+
+		err = got < 0                 ? (int)got
+		      : got != (ssize_t)pages ? -ESRCH
+					      : each(context, at, buffer, pages);
+	}
+	return err;
 }

@@ -25,3 +25,13 @@ int pagemap_open(pid_t pid);
  * the address space, 0 if the process's memory is gone; -errno.
  */
 ssize_t pagemap_read(int fd, uint64_t address, uint64_t *entries, size_t pages);
+
+/*
+ * Passes the words of the pages in [start, end), up to PAGEMAP_PIECE of them at once, in a buffer
+ * of so many words; a result other than 0 ends it. 0; that result; -ESRCH: the process's memory is
+ * gone, or the address space has ended; -errno.
+ */
+#define PAGEMAP_PIECE 16384u
+typedef int (*pagemap_fn)(void *context, uint64_t address, const uint64_t *entries, size_t pages);
+int pagemap_each(int fd, uint64_t start, uint64_t end, uint64_t *buffer, pagemap_fn each,
+		 void *context);

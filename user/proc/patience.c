@@ -53,13 +53,13 @@ void patience_end_at(uint64_t time_ns)
 		end_ns = time_ns;
 }
 
-int patience_is_ending(void)
+bool patience_is_ending(void)
 {
 	return clock_ns(CLOCK_MONOTONIC) >= end_ns || interrupt_pending();
 }
 
 /* Has it made us wait, in the time that counts? */
-static int is_kept(const struct patience_known *at, uint64_t now_ns)
+static bool is_kept(const struct patience_known *at, uint64_t now_ns)
 {
 	return at->waited_ns && now_ns - at->window_ns < PATIENCE_WINDOW_MS * MS_NS;
 }
@@ -103,7 +103,7 @@ static long sleeps_now(void)
  * machine the waits of many thousand reads may add up to as much, when an honest one was not
  * scheduled while it had the lock.
  */
-static int is_spent(const struct patience_known *at)
+static bool is_spent(const struct patience_known *at)
 {
 	return at->waited_ns >= PATIENCE_SHARE_MS * MS_NS && at->waited_ns >= at->took_ns / 2;
 }
@@ -211,7 +211,7 @@ int patience_explain(pid_t pid, int err)
  * lock. Some short tries in a row, between which others may take the lock, say that it is free.
  * Each process has them once.
  */
-static int is_free_again(struct patience_known *at)
+static bool is_free_again(struct patience_known *at)
 {
 	const struct timespec pause = {.tv_nsec = PAUSE_NS};
 

@@ -18,6 +18,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -70,4 +71,4 @@ pid_t patience_slow(void);
  */
 void patience_end_at(uint64_t time_ns);
 /* Does the user wait for our end? */
-int patience_is_ending(void);
+bool patience_is_ending(void);

@@ -83,7 +83,7 @@ static int parse_stat(const char *text, struct process_info *out)
 {
 	const char *open = strchr(text, '(');
 	const char *close = strrchr(text, ')');
-	unsigned long long field[23] = {0};
+	unsigned long long field[24] = {0};
 
 	if (!open || !close || close < open)
 		return -EPROTO;
@@ -99,7 +99,7 @@ static int parse_stat(const char *text, struct process_info *out)
 	char state = *next;
 	if (*next)
 		next++;
-	for (int i = 4; i <= 22; i++) {
+	for (int i = 4; i <= 23; i++) {
 		char *end;
 
 		field[i] = strtoull(next, &end, 10);
@@ -115,6 +115,7 @@ static int parse_stat(const char *text, struct process_info *out)
 	out->headless = out->zombie && out->threads > 1;
 	out->zombie &= !out->headless;
 	out->start_ticks = field[22];
+	out->mapped = field[23];
 	return 0;
 }
 
@@ -245,6 +246,15 @@ int process_info_read(pid_t pid, struct process_info *out)
 	return err;
 }
 
+int process_stat_read(pid_t pid, struct process_info *out)
+{
+	_cleanup_(buffer_free) struct buffer text = {0};
+
+	*out = (struct process_info){.pid = pid, .tgid = pid, .ns_pid = pid};
+	return process_file_read(pid, "stat", FILE_MAX_BYTES, &text)
+		       ?: parse_stat((const char *)text.data, out);
+}
+
 pid_t process_debugger(pid_t pid)
 {
 	struct process_info info = {0};
@@ -255,13 +265,25 @@ pid_t process_debugger(pid_t pid)
 	return info.debugger;
 }
 
+int process_boot_read(char out[PROCESS_BOOT_TEXT])
+{
+	_cleanup_close_ int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+	ssize_t got = fd < 0 ? -1 : read(fd, out, PROCESS_BOOT_TEXT - 1);
+
+	if (got <= 0)
+		return got ? error_errno() : -EIO;
+	out[got] = '\0';
+	out[strcspn(out, "\n")] = '\0';
+	return 0;
+}
+
 uint64_t process_age_ns(pid_t pid)
 {
 	long ticks = sysconf(_SC_CLK_TCK);
 	uint64_t now_ns = clock_ns(CLOCK_BOOTTIME), begun_ns;
 	struct process_info info;
 
-	if (ticks <= 0 || process_info_read(pid, &info) ||
+	if (ticks <= 0 || process_stat_read(pid, &info) ||
 	    info.start_ticks > now_ns / 1000000000 * (uint64_t)ticks + (uint64_t)ticks)
 		return 0;
 	begun_ns = info.start_ticks * (1000000000 / (uint64_t)ticks);
@@ -281,21 +303,21 @@ int process_program_open(pid_t pid)
 
 	snprintf(path, sizeof(path), "/proc/%d/mem", (int)pid);
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	return fd < 0 ? -errno : fd;
+	return fd < 0 ? error_errno() : fd;
 }
 
 /*
  * fs/proc/base.c, mem_rw(): a read from an address space without users returns 0 (end of file) at
  * any offset; a read from a live one fails where nothing is mapped.
  */
-static int is_used(int fd)
+static bool is_used(int fd)
 {
 	char byte;
 
 	return pread(fd, &byte, 1, 0) != 0;
 }
 
-int process_program_is_past(pid_t pid, int fd)
+bool process_program_is_past(pid_t pid, int fd)
 {
 	struct patience patience;
 
@@ -317,7 +339,7 @@ int process_list(pid_t **pids, size_t *count)
 	int err = 0;
 
 	if (!directory)
-		return -errno;
+		return error_errno();
 	while (!err && (entry = readdir(directory))) {
 		char *end;
 		long number = strtol(entry->d_name, &end, 10);
@@ -346,7 +368,7 @@ int process_program_path(pid_t pid, char path[PATH_MAX])
 	snprintf(link, sizeof(link), "/proc/%d/exe", (int)pid);
 	ssize_t bytes = readlink(link, path, PATH_MAX);
 	if (bytes < 0)
-		return errno == ENOENT ? -ESRCH : -errno;
+		return errno == ENOENT ? -ESRCH : error_errno();
 	if (bytes == PATH_MAX)
 		return -ENAMETOOLONG;
 	path[bytes] = '\0';
@@ -373,7 +395,9 @@ int process_rss_read(pid_t pid, uint64_t *bytes, uint64_t *anonymous)
 {
 	unsigned long long pages = 0, shared = 0;
 	struct buffer text = {0};
-	int err = process_file_read(pid, "statm", FILE_MAX_BYTES, &text);
+	_cleanup_close_ int directory = open_process(pid);
+	/* The kernel takes no lock of the process's memory for it: there is nothing to wait for. */
+	int err = directory < 0 ? directory : read_file(directory, "statm", FILE_MAX_BYTES, &text);
 
 	/* Total size (skipped), resident pages, and resident pages of files or shared memory. */
 	if (!err && sscanf((const char *)text.data, "%*u %llu %llu", &pages, &shared) != 2)

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <limits.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/stat.h>
@@ -17,7 +18,8 @@
 #include "util/buffer.h"
 
 /* levels of PID namespaces: the initial one and the kernel's 32 below it */
-#define PROCESS_NS_MAX 33
+#define PROCESS_NS_MAX    33
+#define PROCESS_BOOT_TEXT 40
 
 struct process_map {
 	uint64_t start, end; /* addresses */
@@ -25,6 +27,11 @@ struct process_map {
 	uint64_t inode;
 	uint32_t device_major, device_minor;
 	unsigned executable : 1, readable : 1, writable : 1, shared : 1;
+	/*
+	 * Resident bytes, and those of them that others have mapped, too, or that are of huge
+	 * pages; only from process_smaps_read()
+	 */
+	uint64_t rss, rss_shared, rss_huge;
 	char *path; /* as the kernel shows it, "" for anonymous memory; owned by the maps */
 };
 
@@ -42,6 +49,7 @@ struct process_info {
 	unsigned int ns_count;         /* entries of ns_pids */
 	/* field 22 of stat: together with the pid it identifies a process */
 	uint64_t start_ticks;
+	uint64_t mapped;   /* bytes of address space */
 	uint32_t uid;      /* effective */
 	int uids_differ;   /* 1: real or saved uid differs from the effective one */
 	pid_t debugger;    /* that traces it by ptrace; 0: none, or this process */
@@ -70,11 +78,16 @@ struct process_root {
 
 /* 0, -errno. */
 int process_root_identify(int directory, struct process_root *out);
-int process_root_is(const struct process_root *a, const struct process_root *b);
+bool process_root_is(const struct process_root *a, const struct process_root *b);
 /* Its root directory; -1: it is the same as ours, or cannot be opened. The caller closes it. */
 int process_root_open(pid_t pid);
 /* 0; -ESRCH no such process; -EPERM; -errno. */
 int process_info_read(pid_t pid, struct process_info *out);
+/*
+ * The same with what its stat tells alone, which waits for no lock of its memory: ppid, its start,
+ * mapped, flags of its state, threads, name. pid, tgid and ns_pid are the argument.
+ */
+int process_stat_read(pid_t pid, struct process_info *out);
 /* Who else traces it by ptrace; 0: nobody, or it is not known. */
 pid_t process_debugger(pid_t pid);
 /*
@@ -82,6 +95,8 @@ pid_t process_debugger(pid_t pid);
  * -EINVAL a thread; -ENOTSUP a kernel thread, headless; -ESRCH a zombie.
  */
 int process_info_check(const struct process_info *info);
+/* The machine's boot ID as text, which tells boots of all machines apart. 0, -errno. */
+int process_boot_read(char out[PROCESS_BOOT_TEXT]);
 /* Since it began; 0: not known. */
 uint64_t process_age_ns(pid_t pid);
 /*
@@ -106,9 +121,18 @@ int process_maps_read(pid_t pid, struct process_maps *out);
  * -ETIMEDOUT.
  */
 int process_maps_await(pid_t pid, unsigned int wait_ms, struct process_maps *out);
+/* "Key:     123 kB", a line of smaps or status: 1 if it has this key, and *bytes. */
+bool process_line_bytes(const char *line, const char *key, uint64_t *bytes);
+/* process_maps_read() with what is resident: the kernel walks all of its page tables for it. */
+int process_smaps_read(pid_t pid, struct process_maps *out);
 void process_maps_free(struct process_maps *maps);
 /* Is it code of that file? */
-int process_map_is_code(const struct process_map *map, const struct stat *file);
+bool process_map_is_code(const struct process_map *map, const struct stat *file);
+/*
+ * Is it code of the C library, by its file's name: "libc.so.6", "libc-2.31.so",
+ * "ld-musl-x86_64.so.1"?
+ */
+bool process_map_is_libc(const struct process_map *map);
 /*
  * From the start of the file's first executable mapping to the end of its last one. Neither is
  * changed if there is none or the maps cannot be read.
@@ -132,6 +156,6 @@ int process_program_path(pid_t pid, char path[PATH_MAX]);
  */
 int process_program_open(pid_t pid);
 /* 1: the process has exec'd another program since; 0 also if it has ended. */
-int process_program_is_past(pid_t pid, int fd);
+bool process_program_is_past(pid_t pid, int fd);
 /* Lists every process id in /proc. The caller frees *pids. */
 int process_list(pid_t **pids, size_t *count);

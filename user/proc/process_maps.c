@@ -14,6 +14,7 @@
 #include "proc/lock_read.h"
 #include "proc/patience.h"
 #include "proc/process.h"
+#include "util/array.h"
 #include "util/cleanup.h"
 #include "util/error.h"
 #include "util/regular.h"
@@ -68,6 +69,37 @@ static int append_map(struct process_maps *maps, size_t *capacity, char *line)
 	return err;
 }
 
+bool process_line_bytes(const char *line, const char *key, uint64_t *bytes)
+{
+	size_t length = strlen(key);
+
+	if (strncmp(line, key, length) || line[length] != ':')
+		return 0;
+	*bytes = strtoull(line + length + 1, NULL, 10) * 1024;
+	return 1;
+}
+
+/* A line of smaps that is not the first of its map. */
+static void parse_detail(const char *line, struct process_map *map)
+{
+	const struct {
+		const char *key;
+		uint64_t *sum;
+	} keys[] = {
+		{"Rss", &map->rss},
+		{"Shared_Clean", &map->rss_shared},
+		{"Shared_Dirty", &map->rss_shared},
+		{"AnonHugePages", &map->rss_huge},
+		{"ShmemPmdMapped", &map->rss_huge},
+		{"FilePmdMapped", &map->rss_huge},
+	};
+	uint64_t bytes;
+
+	for (size_t i = 0; i < ARRAY_SIZE(keys); i++)
+		if (process_line_bytes(line, keys[i].key, &bytes))
+			*keys[i].sum += bytes;
+}
+
 /* patience: NULL: reading the stream does not wait. Closes the stream. 0, -errno. */
 static int maps_parse(FILE *stream, struct patience *patience, struct process_maps *out)
 {
@@ -78,12 +110,16 @@ static int maps_parse(FILE *stream, struct patience *patience, struct process_ma
 
 	errno = 0;
 	while (!err && getline(&line, &line_size, stream) > 0) {
-		err = append_map(&maps, &capacity, line);
+		/* A map begins with its address, in lower-case hex. */
+		if (maps.count && line[0] >= 'A' && line[0] <= 'Z')
+			parse_detail(line, &maps.entries[maps.count - 1]);
+		else
+			err = append_map(&maps, &capacity, line);
 		if (!err && patience)
 			err = patience_renew(patience);
 	}
 	if (!err && ferror(stream))
-		err = errno == EACCES ? -EPERM : errno ? -errno : -EIO;
+		err = errno == EACCES ? -EPERM : errno ? error_errno() : -EIO;
 	free(line);
 	fclose(stream);
 	if (err)
@@ -93,7 +129,7 @@ static int maps_parse(FILE *stream, struct patience *patience, struct process_ma
 	return err;
 }
 
-int process_maps_read(pid_t pid, struct process_maps *out)
+static int maps_read(pid_t pid, const char *name, struct process_maps *out)
 {
 	struct patience patience;
 	char path[48];
@@ -101,14 +137,24 @@ int process_maps_read(pid_t pid, struct process_maps *out)
 
 	if (err)
 		return err;
-	snprintf(path, sizeof(path), "/proc/%d/maps", pid);
+	snprintf(path, sizeof(path), "/proc/%d/%s", pid, name);
 	FILE *stream = fopen(path, "re");
 	if (!stream)
-		return errno == ENOENT ? -ESRCH : errno == EACCES ? -EPERM : -errno;
+		return errno == ENOENT ? -ESRCH : errno == EACCES ? -EPERM : error_errno();
 	setvbuf(stream, NULL, _IOFBF, STREAM_BYTES);
 	err = maps_parse(stream, &patience, out);
 	patience_end(&patience);
 	return err;
+}
+
+int process_maps_read(pid_t pid, struct process_maps *out)
+{
+	return maps_read(pid, "maps", out);
+}
+
+int process_smaps_read(pid_t pid, struct process_maps *out)
+{
+	return maps_read(pid, "smaps", out);
 }
 
 int process_maps_await(pid_t pid, unsigned int wait_ms, struct process_maps *out)
@@ -149,7 +195,7 @@ static int open_map_file(pid_t pid, const struct process_map *map)
 	snprintf(name, sizeof(name), "/proc/%d/map_files/%" PRIx64 "-%" PRIx64, pid, map->start,
 		 map->end);
 	path_fd = open(name, O_PATH | O_CLOEXEC);
-	err = -errno;
+	err = error_errno();
 	patience_end(&patience);
 	if (path_fd < 0)
 		return err;
@@ -162,7 +208,7 @@ static int open_map_file(pid_t pid, const struct process_map *map)
  * Is this the mapped file? stat() is not reliable: overlayfs and btrfs report another device to
  * stat() than in maps. Map the file ourselves and compare our own maps entry with the target's.
  */
-static int is_mapped_file(int fd, const struct process_map *map)
+static bool is_mapped_file(int fd, const struct process_map *map)
 {
 	const size_t bytes = 1; /* rounded up to a page */
 	struct process_maps own;
@@ -246,7 +292,7 @@ int process_map_open(pid_t pid, const struct process_map *map)
 	if (root < 0 && errno == ENOENT)
 		root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (root < 0)
-		return errno == EACCES ? -EPERM : errno == ENOENT ? -ESRCH : -errno;
+		return errno == EACCES ? -EPERM : errno == ENOENT ? -ESRCH : error_errno();
 	int fd = open_in_root(root, map, map->path);
 	if (fd < 0) {
 		_cleanup_free_ char *plain = unescape(map->path);
@@ -258,10 +304,20 @@ int process_map_open(pid_t pid, const struct process_map *map)
 	return fd == -ENOENT ? first : fd;
 }
 
-int process_map_is_code(const struct process_map *map, const struct stat *file)
+bool process_map_is_code(const struct process_map *map, const struct stat *file)
 {
 	return map->executable && map->inode == file->st_ino &&
 	       map->device_major == major(file->st_dev) && map->device_minor == minor(file->st_dev);
+}
+
+bool process_map_is_libc(const struct process_map *map)
+{
+	const char *slash = strrchr(map->path, '/');
+
+	return map->executable && map->inode && slash &&
+	       (!strncmp(slash, "/libc.so", strlen("/libc.so")) ||
+		!strncmp(slash, "/libc-2.", strlen("/libc-2.")) ||
+		!strncmp(slash, "/ld-musl-", strlen("/ld-musl-")));
 }
 
 void process_code_range(pid_t pid, const struct stat *file, uint64_t *start, uint64_t *end)
@@ -288,7 +344,7 @@ int process_root_identify(int directory, struct process_root *out)
 	struct statx st;
 
 	if (statx(directory, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_INO | STATX_MNT_ID, &st))
-		return -errno;
+		return error_errno();
 	*out = (struct process_root){.mount = st.stx_mnt_id,
 				     .inode = st.stx_ino,
 				     .device_major = st.stx_dev_major,
@@ -296,7 +352,7 @@ int process_root_identify(int directory, struct process_root *out)
 	return 0;
 }
 
-int process_root_is(const struct process_root *a, const struct process_root *b)
+bool process_root_is(const struct process_root *a, const struct process_root *b)
 {
 	return a->mount == b->mount && a->inode == b->inode && a->device_major == b->device_major &&
 	       a->device_minor == b->device_minor;
@@ -304,7 +360,7 @@ int process_root_is(const struct process_root *a, const struct process_root *b)
 
 int process_root_open(pid_t pid)
 {
-	struct process_root theirs, ours;
+	struct process_root theirs = {}, ours = {};
 	char name[32];
 
 	snprintf(name, sizeof(name), "/proc/%d/root", pid);

@@ -8,6 +8,7 @@
 #include <sys/uio.h>
 
 #include "proc/registers.h"
+#include "util/error.h"
 
 /* DBGBCR<n>_EL1: enabled (bit 0), for user space (bits 1, 2: EL0), of a whole instruction. */
 #define BREAK_ENABLED (1u | 2u << 1 | 0xfu << 5)
@@ -17,7 +18,7 @@ static int registers_read(pid_t tid, struct user_pt_regs *out)
 	struct iovec io = {out, sizeof(*out)};
 
 	if (ptrace(PTRACE_GETREGSET, tid, (void *)NT_PRSTATUS, &io))
-		return -errno;
+		return error_errno();
 	/* A 32-bit program has a shorter set. */
 	return io.iov_len == sizeof(*out) ? 0 : -ENOTSUP;
 }
@@ -56,6 +57,6 @@ int registers_break_at(pid_t tid, uint64_t address)
 
 	state.dbg_regs[0].addr = address;
 	state.dbg_regs[0].ctrl = address ? BREAK_ENABLED : 0;
-	return ptrace(PTRACE_SETREGSET, tid, (void *)NT_ARM_HW_BREAK, &io) ? -errno : 0;
+	return ptrace(PTRACE_SETREGSET, tid, (void *)NT_ARM_HW_BREAK, &io) ? error_errno() : 0;
 }
 #endif

@@ -6,13 +6,14 @@
 #include <sys/user.h>
 
 #include "proc/registers.h"
+#include "util/error.h"
 
 #define CODE_64       0x33 /* the code segment of 64-bit programs */
 #define SYSCALL_BYTES 2
 
 static int registers_read(pid_t tid, struct user_regs_struct *out)
 {
-	return ptrace(PTRACE_GETREGS, tid, NULL, out) ? -errno : 0;
+	return ptrace(PTRACE_GETREGS, tid, NULL, out) ? error_errno() : 0;
 }
 
 int registers_pc(pid_t tid, uint64_t *pc)
@@ -44,14 +45,14 @@ int registers_repeat_call(pid_t tid)
 		return err;
 	registers.rax = registers.orig_rax;
 	registers.rip -= SYSCALL_BYTES;
-	return ptrace(PTRACE_SETREGS, tid, NULL, &registers) ? -errno : 0;
+	return ptrace(PTRACE_SETREGS, tid, NULL, &registers) ? error_errno() : 0;
 }
 
 static int debug_register_set(pid_t tid, size_t number, uint64_t value)
 {
 	size_t offset = offsetof(struct user, u_debugreg) + number * sizeof(value);
 
-	return ptrace(PTRACE_POKEUSER, tid, (void *)offset, (void *)value) ? -errno : 0;
+	return ptrace(PTRACE_POKEUSER, tid, (void *)offset, (void *)value) ? error_errno() : 0;
 }
 
 /*

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "util/cleanup.h"
+#include "util/error.h"
 #include "util/hash.h"
 
 /*
@@ -31,10 +32,10 @@ static int file_read(int directory, pid_t tid, const char *name, char *text, siz
 	snprintf(path, sizeof(path), "%d/%s", tid, name);
 	int fd = openat(directory, path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
-		return errno == ENOENT ? -ESRCH : -errno;
+		return errno == ENOENT ? -ESRCH : error_errno();
 	ssize_t got = read(fd, text, capacity - 1);
 	if (got < 0)
-		got = -errno;
+		got = error_errno();
 	close(fd);
 	text[got > 0 ? got : 0] = '\0';
 	return got < 0 ? (int)got : 0;
@@ -108,7 +109,7 @@ static int tasks_each(pid_t pid, int (*each)(int directory, pid_t tid, void *con
 	snprintf(path, sizeof(path), "/proc/%d/task", pid);
 	_cleanup_(closedirp) DIR *directory = opendir(path);
 	if (!directory)
-		return errno == ENOENT ? -ESRCH : -errno;
+		return errno == ENOENT ? -ESRCH : error_errno();
 	while (!err && (entry = readdir(directory))) {
 		pid_t tid = (pid_t)strtol(entry->d_name, NULL, 10);
 

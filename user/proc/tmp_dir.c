@@ -19,12 +19,12 @@ int tmp_dir_open(pid_t pid)
 	if (!pid) {
 		/* Our own /tmp may be a symlink: the administrator set it up. */
 		fd = open("/tmp", O_PATH | O_DIRECTORY | O_CLOEXEC);
-		return fd < 0 ? -errno : fd;
+		return fd < 0 ? error_errno() : fd;
 	}
 	snprintf(path, sizeof(path), "/proc/%d/root", pid);
 	root = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (root < 0)
-		return errno == ENOENT ? -ESRCH : -errno;
+		return errno == ENOENT ? -ESRCH : error_errno();
 	fd = regular_folder(root, "tmp",
 			    RESOLVE_IN_ROOT | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS);
 	if (fd == -ELOOP)
@@ -84,7 +84,7 @@ int tmp_dir_file(int directory, const char *name, uint32_t uid, int flags)
 	else {
 		snprintf(link, sizeof(link), "/proc/self/fd/%d", found);
 		fd = open(link, flags | O_CLOEXEC | O_NONBLOCK);
-		fd = fd < 0 ? -errno : fd;
+		fd = fd < 0 ? error_errno() : fd;
 	}
 	close(found);
 	return fd;
@@ -97,7 +97,7 @@ int tmp_dir_descriptor(pid_t pid, const char *number, uint32_t uid)
 	snprintf(path, sizeof(path), "/proc/%d/fd/%.16s", pid, number);
 	int path_fd = open(path, O_PATH | O_CLOEXEC);
 	if (path_fd < 0)
-		return -errno;
+		return error_errno();
 	int fd = regular_reopen(path_fd);
 	close(path_fd);
 	return file_check(fd, path, uid);

@@ -24,6 +24,7 @@ struct report_notes {
 
 struct report_opts {
 	enum group_by by;
+	const char *label; /* GROUP_LABEL: as in snapshot_meta.label; borrowed */
 	int cumulative;
 	/* as in struct statistics_opts; the text always sets it, JSON and CSV have both figures */
 	int once;

@@ -11,12 +11,8 @@
 #include "util/text.h"
 #include "util/utf8.h"
 
-static void field_write(FILE *out, const char *text)
+static void quoted_write(FILE *out, const char *text)
 {
-	if (!strpbrk(text, "\",\r\n")) {
-		fputs(text, out);
-		return;
-	}
 	putc('"', out);
 	for (; *text; text++) {
 		if (*text == '"')
@@ -26,16 +22,34 @@ static void field_write(FILE *out, const char *text)
 	putc('"', out);
 }
 
+static void field_write(FILE *out, const char *text)
+{
+	if (strpbrk(text, "\",\r\n"))
+		quoted_write(out, text);
+	else
+		fputs(text, out);
+}
+
 /* A file has the text as it is; a terminal would obey what is in it. */
-void report_csv_field(FILE *out, const char *text)
+static void shown_write(FILE *out, const char *text, void (*write)(FILE *out, const char *text))
 {
 	size_t room = UTF8_ESCAPED(strlen(text)) + TEXT_CHARACTER_MAX;
 	char *shown = isatty(fileno(out)) ? malloc(room) : NULL;
 
 	if (shown)
 		text_escape(shown, room, text);
-	field_write(out, shown ? shown : text);
+	write(out, shown ? shown : text);
 	free(shown);
+}
+
+void report_csv_field(FILE *out, const char *text)
+{
+	shown_write(out, text, field_write);
+}
+
+void report_csv_quoted(FILE *out, const char *text)
+{
+	shown_write(out, text, quoted_write);
 }
 
 static int filename_write(FILE *out, const char *text)
@@ -146,7 +160,7 @@ struct columns {
 	int sampled; /* standard errors */
 	int holders; /* the number of processes that hold it */
 	int rounded; /* the number of its blocks whose sizes are rounded up */
-	int allocated, temporary;
+	int allocated, temporary, ages;
 };
 
 static int entry_write(FILE *out, const struct report_opts *opts, const struct statistic *entry,
@@ -178,6 +192,9 @@ static int entry_write(FILE *out, const struct report_opts *opts, const struct s
 		extra_write(out, opts, &entry->extra.allocated, &entry->old_extra.allocated);
 	if (with->temporary)
 		extra_write(out, opts, &entry->extra.temporary, &entry->old_extra.temporary);
+	if (with->ages)
+		fprintf(out, ",%.3f,%.3f", (double)entry->ages.oldest_ns / 1e9,
+			(double)entry->ages.median_ns / 1e9);
 	if (opts->by == GROUP_TRACEBACK)
 		err = frames_write(out, entry, opts->by);
 	fputs("\r\n", out);
@@ -201,6 +218,7 @@ int report_csv(const struct snapshot *snapshot, const struct report_opts *opts, 
 	with.sampled = statistics.sampled;
 	with.allocated = statistics.allocated_known;
 	with.temporary = statistics.temporary_known;
+	with.ages = statistics.ages_known;
 	for (size_t i = 0; i < statistics.count; i++)
 		with.rounded |= statistics.entries[i].rounded > 0;
 	fprintf(out, "%s%s,size%s,count%s%s%s%s%s%s", columns[opts->by],
@@ -216,6 +234,7 @@ int report_csv(const struct snapshot *snapshot, const struct report_opts *opts, 
 		extra_heads_write(out, opts, "allocated");
 	if (with.temporary)
 		extra_heads_write(out, opts, report_temporary_key(&statistics));
+	fputs(with.ages ? ",age_oldest,age_median" : "", out);
 	fputs(opts->by == GROUP_TRACEBACK ? ",traceback\r\n" : "\r\n", out);
 	for (size_t i = 0; !err && i < report_shown(&statistics, opts); i++)
 		err = entry_write(out, opts, &statistics.entries[i], &with);

@@ -37,8 +37,9 @@ static void figures_print(FILE *out, uint64_t size, uint64_t count, int sampled)
 static void total_print(FILE *out, const struct snapshot *snapshot, const struct report_opts *opts,
 			uint64_t size, uint64_t count)
 {
-	struct not_seen_opts caveats = {
-		.title = "Not seen", .color = opts->color, .whole = report_is_whole(opts)};
+	struct not_seen_opts caveats = {.title = "Not seen",
+					.color = opts->color,
+					.whole = report_is_whole(snapshot, opts)};
 
 	fputs("Total: ", out);
 	figures_print(out, size, count, snapshot_is_estimated(&snapshot->meta));
@@ -52,19 +53,20 @@ static void total_print(FILE *out, const struct snapshot *snapshot, const struct
 /* --- report threads --------------------------------------------------------------------------- */
 
 /*
- * Reports by the thread, or the asyncio task, that has allocated what is alive: GROUP_THREAD,
- * GROUP_TASK.
+ * Reports by the thread that has allocated what is alive, by its asyncio task, or by the value of a
+ * variable that it had then: GROUP_THREAD, GROUP_TASK, GROUP_LABEL.
  */
 
 struct thread_row {
 	uint32_t tid, pid; /* tid: 0 by task */
-	const char *name;  /* of the thread, "": not known; of the task, "": no task */
+	/* of the thread, "": not known; of the task, or the value, "": there was none */
+	const char *name;
 	uint64_t size, count;
 };
 
 struct thread_rows {
 	const struct snapshot *snapshot;
-	int by_task;
+	int by_task; /* or by a value */
 	struct thread_row *items;
 	size_t count, capacity;
 	struct id_map index; /* by the thread's number, or by process and task */
@@ -127,6 +129,21 @@ static void rows_free(struct thread_rows *rows)
 	id_map_free(&rows->index);
 }
 
+/* Does the snapshot tell what is asked for? 0; -EINVAL (error_set). */
+static int told_check(const struct snapshot *snapshot, const struct report_opts *opts)
+{
+	const char *asked = opts->by == GROUP_TASK ? "task" : opts->label;
+	const char *told = snapshot->meta.label[0] ? snapshot->meta.label : "task";
+
+	if (!snapshot->meta.tasks)
+		return error_set(-EINVAL,
+				 "the snapshot does not know it: only a trace that was begun with "
+				 "--by %s does",
+				 asked);
+	return strcmp(asked, told) ? error_set(-EINVAL, "the snapshot was made with --by %s", told)
+				   : 0;
+}
+
 static int rows_make(const struct snapshot *snapshot, const struct report_opts *opts,
 		     struct thread_rows *out)
 {
@@ -135,13 +152,13 @@ static int rows_make(const struct snapshot *snapshot, const struct report_opts *
 	if (opts->old)
 		return error_set(-EINVAL, "threads and tasks of two snapshots cannot be compared");
 	*out = (struct thread_rows){.snapshot = snapshot,
-				    .by_task = opts->by == GROUP_TASK,
+				    .by_task = opts->by != GROUP_THREAD,
 				    .index.seed = (uintptr_t)out};
-	if (out->by_task && !snapshot->meta.tasks)
-		return error_set(-EINVAL, "the snapshot does not know tasks: only a trace that was "
-					  "begun with --by task does");
-	int err = filter_run_begin(&run, opts->filters, snapshot)
-			  ?: thread_shares_visit(snapshot, &run, row_add, out);
+	int err = out->by_task ? told_check(snapshot, opts) : 0;
+	if (err)
+		return err;
+	err = filter_run_begin(&run, opts->filters, snapshot)
+		      ?: thread_shares_visit(snapshot, &run, row_add, out);
 	filter_run_end(&run);
 	for (size_t i = 0; !err && !out->by_task && i < snapshot->thread_count; i++) {
 		uint32_t at = id_map_find(&out->index, snapshot->threads[i].tid);
@@ -167,7 +184,10 @@ static void row_name_print(FILE *out, const struct thread_rows *rows, const stru
 	if (row->name[0])
 		text_print(out, row->name);
 	else
-		fputs(rows->by_task ? "(no task)" : "(name not known)", out);
+		fputs(!rows->by_task                  ? "(name not known)"
+		      : rows->snapshot->meta.label[0] ? "(none)"
+						      : "(no task)",
+		      out);
 	if (!rows->by_task)
 		fprintf(out, " (TID %u%s%s)", row->tid, more[0] ? ", " : "", more);
 	else if (more[0])
@@ -184,7 +204,9 @@ static int threads_text(const struct snapshot *snapshot, const struct report_opt
 	int sampled = snapshot_is_estimated(&snapshot->meta);
 	struct thread_rows rows;
 	int err = rows_make(snapshot, opts, &rows);
-	const char *what = opts->by == GROUP_TASK ? "tasks" : "threads";
+	const char *what = opts->by == GROUP_TASK    ? "task"
+			   : opts->by == GROUP_LABEL ? "value"
+						     : "thread";
 
 	if (err)
 		return err;
@@ -192,9 +214,11 @@ static int threads_text(const struct snapshot *snapshot, const struct report_opt
 	inconsistencies_print(out, snapshot, opts->brief != 0);
 	report_titles_print(out, snapshot, opts);
 	if (shown < rows.count)
-		fprintf(out, "Top %zu %s of %zu by size\n", shown, what, rows.count);
+		fprintf(out, "Top %zu %ss of %zu by size\n", shown, what, rows.count);
+	else if (rows.count == 1)
+		fprintf(out, "The only %s\n", what);
 	else
-		fprintf(out, "All %zu %s by size\n", rows.count, what);
+		fprintf(out, "All %zu %ss by size\n", rows.count, what);
 	for (size_t i = 0; i < shown; i++) {
 		row_name_print(out, &rows, &rows.items[i]);
 		figures_print(out, rows.items[i].size, rows.items[i].count, sampled);
@@ -203,6 +227,12 @@ static int threads_text(const struct snapshot *snapshot, const struct report_opt
 	total_print(out, snapshot, opts, rows.size, rows.blocks);
 	rows_free(&rows);
 	return report_end(out);
+}
+
+/* Of JSON and CSV. */
+static const char *owner_key(const struct report_opts *opts)
+{
+	return opts->by == GROUP_TASK ? "task" : opts->by == GROUP_LABEL ? "value" : "thread";
 }
 
 static int threads_json(const struct snapshot *snapshot, const struct report_opts *opts, FILE *out)
@@ -214,7 +244,9 @@ static int threads_json(const struct snapshot *snapshot, const struct report_opt
 	if (err)
 		return err;
 	json_open(&json, NULL, '{');
-	json_text(&json, "by", rows.by_task ? "task" : "thread");
+	json_text(&json, "by", owner_key(opts));
+	if (opts->by == GROUP_LABEL)
+		json_text(&json, "label", snapshot->meta.label);
 	json_open(&json, "total", '{');
 	json_numbers(&json, {"size", rows.size}, {"count", rows.blocks});
 	json_close(&json, '}');
@@ -228,7 +260,7 @@ static int threads_json(const struct snapshot *snapshot, const struct report_opt
 		if (!rows.by_task)
 			json_unsigned(&json, "tid", row->tid);
 		json_unsigned(&json, "pid", row->pid);
-		json_text(&json, rows.by_task ? "task" : "thread", row->name);
+		json_text(&json, owner_key(opts), row->name);
 		json_numbers(&json, {"size", row->size}, {"count", row->count});
 		json_close(&json, '}');
 	}
@@ -245,7 +277,7 @@ static int threads_csv(const struct snapshot *snapshot, const struct report_opts
 
 	if (err)
 		return err;
-	fputs(rows.by_task ? "pid,task,size,count\r\n" : "tid,pid,thread,size,count\r\n", out);
+	fprintf(out, "%spid,%s,size,count\r\n", rows.by_task ? "" : "tid,", owner_key(opts));
 	for (size_t i = 0; i < report_rows(opts, rows.count); i++) {
 		const struct thread_row *row = &rows.items[i];
 

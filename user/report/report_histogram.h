@@ -2,10 +2,12 @@
 /* Reports by the size or the lifetime of blocks instead of by lines: GROUP_SIZE, GROUP_LIFETIME. */
 #pragma once
 
+#include <stdbool.h>
+
 #include "report/report.h"
 
 /* These, and GROUP_THREAD and GROUP_TASK, which histogram_*() pass on. */
-static inline int group_is_histogram(enum group_by by)
+static inline bool group_is_histogram(enum group_by by)
 {
 	return by >= GROUP_SIZE;
 }

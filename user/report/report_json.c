@@ -12,6 +12,7 @@
 #include "report/caveats/windows.h"
 #include "report/report_processes.h"
 #include "runtime/cpython/version.h"
+#include "snapshot/ages.h"
 #include "snapshot/group/explained.h"
 #include "snapshot/meta.h"
 #include "util/json.h"
@@ -68,6 +69,14 @@ static void ending_write(FILE *out, const struct snapshot_meta *meta)
 	fprintf(out, ", \"whole\": %s}, ", cut ? "false" : "true");
 }
 
+static void pages_write(FILE *out, const struct snapshot_meta *meta)
+{
+	if (meta->layer != EVENT_LAYER_PAGES)
+		return;
+	fields_write(out, meta, META_JSON_PAGES, "\"pages\": {");
+	fputs("}, ", out);
+}
+
 /* Why blocks are charged to <unknown>. */
 static void unknown_write(FILE *out, const struct snapshot_meta *meta)
 {
@@ -75,6 +84,7 @@ static void unknown_write(FILE *out, const struct snapshot_meta *meta)
 		[UNKNOWN_NO_FRAME] = "no_frame", [UNKNOWN_NO_STACK] = "no_stack",
 		[UNKNOWN_NO_MEMORY] = "no_room", [UNKNOWN_NO_CODE] = "no_code",
 		[UNKNOWN_NO_NAME] = "no_name",   [UNKNOWN_NO_FILE] = "no_file",
+		[UNKNOWN_NO_FAULT] = "no_fault",
 	};
 	int items = 0;
 
@@ -137,7 +147,7 @@ static void stack_ends_write(FILE *out, const struct stack_ends *ends)
 		if (!ends->files[i].path[0])
 			continue;
 		fputs(separator, out);
-		json_string(out, ends->files[i].path);
+		json_quote(out, ends->files[i].path);
 		fprintf(out, ": %" PRIu64, ends->files[i].stacks);
 		separator = ", ";
 	}
@@ -153,7 +163,7 @@ static void meta_write(FILE *out, const struct snapshot_meta *meta, int of_sever
 	json_member(out, "name", meta->name);
 	fputs(", \"python\": ", out);
 	if (meta->python_version)
-		json_string(out, version_text(version, meta->python_version));
+		json_quote(out, version_text(version, meta->python_version));
 	else
 		fputs("null", out);
 	fputs(", ", out);
@@ -178,6 +188,11 @@ static void meta_write(FILE *out, const struct snapshot_meta *meta, int of_sever
 			meta->large_skipped ? "false" : "true");
 	if (meta->of_app)
 		fputs("\"of_app\": true, ", out);
+	if (meta->ages)
+		fprintf(out, "\"ages\": {\"rounding\": %.4f, \"error\": %.3f}, ", AGE_ROUNDING,
+			(double)meta->ages_error_ns / 1e9);
+	if (meta->of_ages)
+		fputs("\"of_ages\": true, ", out);
 	if (meta->self_sampled)
 		fprintf(out, "\"self_sampled\": true, \"self_sampled_ns\": %" PRIu64 ", ",
 			meta->self_sampled_ns);
@@ -188,6 +203,7 @@ static void meta_write(FILE *out, const struct snapshot_meta *meta, int of_sever
 	coverage_write(out, meta);
 	fputs(", ", out);
 	ending_write(out, meta);
+	pages_write(out, meta);
 	if (meta->layer != EVENT_LAYER_PYTHON || meta->layers & 1u << EVENT_LAYER_NATIVE)
 		stack_ends_write(out, &meta->stack_ends);
 	not_seen_write(out, meta, !of_several);
@@ -297,6 +313,16 @@ static void extra_write(struct json *json, const struct statistics *statistics,
 				compared ? &old->temporary : NULL);
 }
 
+/* In seconds. */
+static void ages_write(struct json *json, const struct statistics *statistics,
+		       const struct statistic *sums)
+{
+	if (!statistics->ages_known || !sums->ages.oldest_ns)
+		return;
+	json_fixed(json, "age_oldest", (double)sums->ages.oldest_ns / 1e9, 3);
+	json_fixed(json, "age_median", (double)sums->ages.median_ns / 1e9, 3);
+}
+
 static void part_write(struct json *json, const char *key, const struct statistic_sums *part,
 		       int sampled)
 {
@@ -331,6 +357,7 @@ static void entry_write(struct json *json, const struct report_opts *opts,
 		report_frames_json(json, "traceback", entry, opts->by);
 	sums_write(json, entry, opts->old != NULL, sampled);
 	extra_write(json, statistics, entry, opts->old != NULL);
+	ages_write(json, statistics, entry);
 	if (opts->cumulative)
 		once_write(json, entry, opts->old != NULL, sampled);
 	if (holders)
@@ -363,7 +390,7 @@ static void rss_write(struct json *json, const struct snapshot *snapshot,
 {
 	struct explained explained;
 
-	if (report_is_whole(opts) && explained_read(snapshot, &explained))
+	if (report_is_whole(snapshot, opts) && explained_read(snapshot, &explained))
 		json_numbers(json, {"rss", explained.rss_bytes}, {"explained", explained.bytes});
 }
 
@@ -421,6 +448,7 @@ static void total_write(struct json *json, const struct snapshot *snapshot,
 	json_open(json, "total", '{');
 	sums_write(json, &total, opts->old != NULL, statistics->sampled);
 	extra_write(json, statistics, &total, opts->old != NULL);
+	ages_write(json, statistics, &total);
 	if (inherited->count || snapshot_has_children(snapshot))
 		part_write(json, "inherited", inherited, statistics->sampled);
 	json_close(json, '}');

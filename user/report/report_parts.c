@@ -58,14 +58,14 @@ const char *report_function(const struct snapshot *snapshot, const struct snapsh
 	return name[0] ? name : NULL;
 }
 
-int report_is_of_app(const struct report_opts *opts)
+bool report_is_of_app(const struct report_opts *opts)
 {
 	return opts->app && opts->app->asked && !group_is_owner(opts->by);
 }
 
-int report_is_whole(const struct report_opts *opts)
+bool report_is_whole(const struct snapshot *snapshot, const struct report_opts *opts)
 {
-	return !opts->old && !filters_any(opts->filters);
+	return !opts->old && !filters_any(opts->filters) && !snapshot->meta.of_ages;
 }
 
 size_t report_shown(const struct statistics *statistics, const struct report_opts *opts)
@@ -82,6 +82,7 @@ struct statistic report_total(const struct statistics *statistics)
 				  .error = statistics->total_error,
 				  .old_error = statistics->old_total_error,
 				  .extra = statistics->extra,
+				  .ages = statistics->ages,
 				  .old_extra = statistics->old_extra};
 }
 

@@ -2,6 +2,8 @@
 /* Helpers shared by the report formats. */
 #pragma once
 
+#include <stdbool.h>
+
 #include "report/report.h"
 
 /* The statistics or differences that opts asks for. Errors as statistics_compute(). */
@@ -19,9 +21,9 @@ struct report_layer {
 int report_layer(const struct snapshot *snapshot, const struct report_opts *opts, uint32_t layer,
 		 struct report_layer *out);
 /* Are blocks charged to lines of the application (snapshot/app.h)? */
-int report_is_of_app(const struct report_opts *opts);
-/* Does the report cover the whole snapshot, without filters or a comparison? */
-int report_is_whole(const struct report_opts *opts);
+bool report_is_of_app(const struct report_opts *opts);
+/* Does the report cover all that was traced, without filters or a comparison? */
+bool report_is_whole(const struct snapshot *snapshot, const struct report_opts *opts);
 /* The number of entries to show. */
 size_t report_shown(const struct statistics *statistics, const struct report_opts *opts);
 /* The frames of an entry: [{"filename": …, "lineno": …}, …], most recent first. */
@@ -44,6 +46,7 @@ void report_titles_print(FILE *out, const struct snapshot *snapshot,
 			 const struct report_opts *opts);
 /* A text as a field of CSV, quoted if need be. */
 void report_csv_field(FILE *out, const char *text);
+void report_csv_quoted(FILE *out, const char *text); /* in any case */
 /* Flushes: 0, -EIO. */
 int report_end(FILE *out);
 

@@ -116,7 +116,7 @@ const char *process_state(char out[PROCESS_STATE_MAX], const struct snapshot_met
 	return out;
 }
 
-int processes_are_alike(const struct snapshot *snapshot)
+bool processes_are_alike(const struct snapshot *snapshot)
 {
 	const struct snapshot_meta *first = snapshot->processes;
 
@@ -210,6 +210,8 @@ static void table_print(FILE *out, const struct process_sums *sums, size_t count
 	fputs(opts->color ? "\033[1m" : "", out);
 	if (shown < count)
 		fprintf(out, "Top %zu processes of %zu by size", shown, count);
+	else if (count == 1)
+		fputs("The only process", out);
 	else
 		fprintf(out, "All %zu processes by size", count);
 	fputs(opts->color ? "\033[0m\n" : "\n", out);

@@ -5,6 +5,8 @@
  */
 #pragma once
 
+#include <stdbool.h>
+
 #include "report/report.h"
 #include "snapshot/estimate.h"
 
@@ -29,7 +31,7 @@ int process_sums(const struct snapshot *snapshot, const struct filters *filters,
 const char *process_state(char out[PROCESS_STATE_MAX], const struct snapshot_meta *process);
 
 /* Do all run the same program in the same mode, and still run? Then one may stand for all. */
-int processes_are_alike(const struct snapshot *snapshot);
+bool processes_are_alike(const struct snapshot *snapshot);
 /* A table of the processes, of at most opts->top rows. Errors as above. */
 int processes_print(FILE *out, const struct snapshot *snapshot, const struct report_opts *opts);
 /* An owner's name, for people. */

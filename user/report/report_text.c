@@ -10,11 +10,13 @@
 #include "report/caveats/not_seen.h"
 #include "report/caveats/quality.h"
 #include "report/caveats/windows.h"
+#include "report/recording/recording_load.h"
 #include "report/report_histogram.h"
 #include "report/report_parts.h"
 #include "report/report_processes.h"
 #include "report/source.h"
 #include "runtime/cpython/version.h"
+#include "snapshot/ages.h"
 #include "snapshot/group/precision.h"
 #include "util/array.h"
 #include "util/size.h"
@@ -57,6 +59,18 @@ static void report_extra_print(FILE *out, const struct statistic *sums,
 		fprintf(out, " (%+" PRId64 ")", report_diff(now->count, old->count));
 }
 
+/* ", oldest=2 h 5 min, median age=3.2 s", where ages are known. */
+static void report_ages_print(FILE *out, const struct statistic *sums,
+			      const struct statistics *statistics)
+{
+	char oldest[RECORDING_DURATION_BYTES], median[RECORDING_DURATION_BYTES];
+
+	if (statistics->ages_known && sums->ages.oldest_ns)
+		fprintf(out, ", oldest=%s, median age=%s",
+			recording_duration_text(oldest, sums->ages.oldest_ns),
+			recording_duration_text(median, sums->ages.median_ns));
+}
+
 /* Each estimate is rounded by itself, so the rest may come out one too small. */
 static void subtract(uint64_t *from, uint64_t value)
 {
@@ -96,6 +110,13 @@ static void size_cell(FILE *out, uint64_t size, int is_known)
 	fprintf(out, "%s\t", is_known ? SIZE_TEXT(size) : "");
 }
 
+static void age_cell(FILE *out, uint64_t age_ns)
+{
+	char text[RECORDING_DURATION_BYTES];
+
+	fprintf(out, "%s\t", age_ns ? recording_duration_text(text, age_ns) : "");
+}
+
 /* The titles of the table of entries. */
 static void report_table_titles(FILE *out, const struct report_opts *opts,
 				const struct statistics *statistics)
@@ -113,6 +134,8 @@ static void report_table_titles(FILE *out, const struct report_opts *opts,
 			"SIZE\tSHARE\t?ERROR\tCOUNT\t?AVERAGE\t%sALLOCATED\t%s%s\t?PROCESSES\t",
 			allocated, temporary,
 			statistics->temporary_by_walk ? "SHORT-LIVED" : "TEMPORARY");
+	if (statistics->ages_known)
+		fputs("OLDEST\tMEDIAN AGE\t", out);
 	fprintf(out, "%s\n", names[opts->by]);
 }
 
@@ -150,6 +173,10 @@ static void report_table_figures(FILE *out, const struct report_opts *opts,
 	size_cell(out, extra->allocated.size, statistics->allocated_known);
 	count_cell(out, extra->temporary.count, statistics->temporary_known);
 	count_cell(out, sums->processes, sums->processes > 1);
+	if (!statistics->ages_known)
+		return;
+	age_cell(out, sums->ages.oldest_ns);
+	age_cell(out, sums->ages.median_ns);
 }
 
 /* --- report title ----------------------------------------------------------------------------- */
@@ -172,6 +199,12 @@ static void peak_print(FILE *out, const struct snapshot *snapshot)
 		fputs(", estimates", out);
 	fputs("; the sizes of a traceback's blocks are their mean", out);
 }
+
+static const char *const layer_nouns[EVENT_LAYERS] = {
+	[EVENT_LAYER_NATIVE] = "native blocks",
+	[EVENT_LAYER_MMAP] = "mapped memory",
+	[EVENT_LAYER_PAGES] = "resident pages, by the line that touched them first",
+};
 
 static void origin_print(FILE *out, const struct snapshot *snapshot, int brief)
 {
@@ -198,8 +231,8 @@ static void origin_print(FILE *out, const struct snapshot *snapshot, int brief)
 	if (meta->python_version)
 		fprintf(out, "CPython %s, ", version_text(version, meta->python_version));
 	if (meta->layer != EVENT_LAYER_PYTHON)
-		fputs(meta->layer == EVENT_LAYER_MMAP ? "mapped memory, " : "native blocks, ", out);
-	if (meta->mode[0])
+		fprintf(out, "%s, ", layer_nouns[meta->layer]);
+	if (meta->mode[0] && meta->layer != EVENT_LAYER_PAGES)
 		fprintf(out, "%s mode, ", meta->mode);
 	if (meta->sample_bytes)
 		fputs("sampled, ", out);
@@ -245,6 +278,24 @@ static void growth_print(FILE *out, const struct snapshot_meta *meta, int brief)
 				    : ", and of blocks of more than 512 bytes");
 }
 
+/* How right ages are. */
+static void ages_print(FILE *out, const struct snapshot_meta *meta)
+{
+	char text[RECORDING_DURATION_BYTES];
+
+	if (!meta->ages)
+		return;
+	fprintf(out, "%s: since the allocation or last realloc, to %.0f %% and %.2f s",
+		meta->of_ages ? "Only blocks of the ages that were asked for" : "Ages",
+		100 * AGE_ROUNDING + 0.5, (double)meta->ages_error_ns / 1e9);
+	if (meta->windows.count)
+		fputs(", the longest time for which windows that have shown blocks stand", out);
+	if (!meta->from_start)
+		fprintf(out, "; blocks from before the trace are at least %s old",
+			recording_duration_text(text, meta->duration_ns));
+	putc('\n', out);
+}
+
 static void title_print(FILE *out, const char *prefix, const char *name,
 			const struct snapshot *snapshot, int brief)
 {
@@ -265,6 +316,7 @@ static void title_print(FILE *out, const char *prefix, const char *name,
 	modes_print(out, meta);
 	if (growth)
 		growth_print(out, meta, brief);
+	ages_print(out, meta);
 	if (meta->of_app)
 		fputs("Tracebacks begin at their most recent frame of the application, if they "
 		      "have one (export --app)\n",
@@ -374,6 +426,7 @@ static void sums_print(const struct text_page *page, const struct statistic *sum
 		fprintf(page->out, ", average=%s",
 			size_format(text, (double)sums->size / (double)sums->count, 0));
 	report_extra_print(page->out, sums, page->statistics, page->opts->old != NULL);
+	report_ages_print(page->out, sums, page->statistics);
 }
 
 static void source_line_print(const struct text_page *page, const struct snapshot *snapshot,
@@ -406,7 +459,7 @@ static void traceback_print(const struct text_page *page, const struct statistic
 }
 
 /* Does the "Not seen" part give the reasons for this <unknown> frame? */
-static int is_explained(const struct snapshot *snapshot, const struct snapshot_frame *frame)
+static bool is_explained(const struct snapshot *snapshot, const struct snapshot_frame *frame)
 {
 	uint64_t blocks = 0;
 
@@ -520,6 +573,7 @@ static const struct words layer_words[SNAPSHOT_LAYERS] = {
 	[SNAPSHOT_OLDER] = {"Older than the trace, by likeness, ", "Total older, by likeness", ""},
 	[EVENT_LAYER_MMAP] = {"Memory mapped (mmap, brk), ", "Total mapped",
 			      "; it contains the blocks: do not add up the totals"},
+	[EVENT_LAYER_PAGES] = {"Resident pages, ", "Total resident", ""},
 };
 
 static void heading_print(const struct text_page *page, const struct statistics *statistics,
@@ -600,7 +654,7 @@ static void outside_print(const struct text_page *page, const struct snapshot *s
 }
 
 /* Does its error exceed it, because too few windows have shown it? */
-static int is_unsure(const struct text_page *page, const struct statistic *entry)
+static bool is_unsure(const struct text_page *page, const struct statistic *entry)
 {
 	return entry->snapshot->meta.windows.count && !page->opts->old &&
 	       entry->error.size > entry->size;
@@ -628,7 +682,7 @@ static void entries_print(const struct text_page *page, const struct statistics 
 }
 
 /* Only exact mode traces the peak; the others know the highest value that a heap walk has found. */
-static int peak_is_least(const struct snapshot *snapshot)
+static bool peak_is_least(const struct snapshot *snapshot)
 {
 	return !strcmp(snapshot->meta.mode, "census") || snapshot->meta.windows.count ||
 	       snapshot_is_growth(snapshot);
@@ -647,7 +701,7 @@ static void total_row_print(const struct text_page *page, const struct snapshot 
 	if (words != &layer_words[SNAPSHOT_OLDER] && meta->peak_bytes > total.size)
 		fprintf(page->out, ", peak %s%s", peak_is_least(snapshot) ? "at least " : "",
 			size_text(text, meta->peak_bytes));
-	if (words == &first_words && report_is_whole(page->opts) && meta->rss_bytes)
+	if (words == &first_words && report_is_whole(snapshot, page->opts) && meta->rss_bytes)
 		fprintf(page->out, ", RSS %s", size_text(text, meta->rss_bytes));
 	if (statistics->parts[PART_INHERITED].size)
 		fprintf(page->out, ", inherited %s",
@@ -672,6 +726,7 @@ static void total_print(const struct text_page *page, const struct snapshot *sna
 			snapshot_is_estimated(&snapshot->meta) ? "~" : "",
 			size_text(text, snapshot->meta.peak_bytes));
 	report_extra_print(page->out, &total, statistics, opts->old != NULL);
+	report_ages_print(page->out, &total, statistics);
 	if (statistics->parts[PART_INHERITED].count) {
 		fputs("; inherited by forked processes: ", page->out);
 		part_print(page->out, &statistics->parts[PART_INHERITED]);
@@ -747,7 +802,7 @@ static double windows_more(const struct snapshot *snapshot, const struct statist
 }
 
 /* Is there a table of the processes? On a page workers of one program are named in its title. */
-static int has_processes(const struct snapshot *snapshot, const struct report_opts *opts)
+static bool has_processes(const struct snapshot *snapshot, const struct report_opts *opts)
 {
 	return snapshot->process_count && !opts->old && !group_is_owner(opts->by) &&
 	       !(opts->brief && processes_are_alike(snapshot));
@@ -800,7 +855,8 @@ static void foot_brief_print(const struct text_page *page, const struct snapshot
 static void foot_print(const struct text_page *page, const struct snapshot *snapshot)
 {
 	const struct report_opts *opts = page->opts;
-	struct not_seen_opts caveats = {.color = opts->color, .whole = report_is_whole(opts)};
+	struct not_seen_opts caveats = {.color = opts->color,
+					.whole = report_is_whole(snapshot, opts)};
 
 	caveats.title = opts->old ? "Not seen by the new one" : "Not seen";
 	not_seen_print(page->out, snapshot, &caveats);

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "util/buffer.h"
+#include "util/error.h"
 #include "util/regular.h"
 #include "util/text.h"
 #include "util/utf8.h"
@@ -99,7 +100,7 @@ static char *text_read(int fd, size_t size, size_t *bytes)
 }
 
 /* "<stdin>" and "<frozen …>" are not files, even if a file of that name exists. */
-static int is_file_name(const char *filename)
+static bool is_file_name(const char *filename)
 {
 	size_t length = strlen(filename);
 
@@ -123,7 +124,7 @@ static int file_read(struct source_file *file, const char *path)
 	if (fd < 0)
 		return fd;
 	if (fstat(fd, &st))
-		err = -errno;
+		err = error_errno();
 	else if (st.st_size > FILE_MAX)
 		err = -EFBIG;
 	else

@@ -23,11 +23,11 @@
 #include "probe/process/plan_target.h"
 #include "proc/process.h"
 #include "runtime/cpython/heap_place.h"
-#include "runtime/cpython/tasks.h"
-#include "session/execd.h"
+#include "session/follow.h"
 #include "session/returns.h"
 #include "session/target/census.h"
 #include "session/target/cost.h"
+#include "session/target/labels.h"
 #include "session/target/mode.h"
 #include "session/target/place.h"
 #include "session/target/state.h"
@@ -35,72 +35,10 @@
 #include "session/target/target.h"
 #include "session/target/target_governor.h"
 #include "session/unwind_tables.h"
+#include "snapshot/estimate.h"
 #include "util/clock.h"
 #include "util/error.h"
 #include "util/regular.h"
-
-/* --- tasks choose ----------------------------------------------------------------------------- */
-
-/* --by task: does a target tell its asyncio tasks? */
-
-/* Places the probe at Task.set_name(). Without it BPF reads the task's name more often. */
-static int setter_probe(struct session *session, struct target *target, struct elf_file *file,
-			uint64_t vaddr)
-{
-	struct plan_site site = {.symbol = "Task.set_name",
-				 .vaddr = vaddr,
-				 .cookie = ABI_COOKIE(ABI_OP_RENAME, EVENT_API_OBJ, ABI_ARGUMENT_1,
-						      ABI_ARGUMENT_2, ABI_REG_COUNT),
-				 .op = ABI_OP_RENAME};
-	const struct plan plan = {.sites = &site, .count = 1};
-	pid_t scope = probe_scope(session, target, file);
-	int err = elf_file_offset(file, vaddr, &site.offset)
-			  ?: attach_groups(session->attach, &plan, file, scope, ATTACH_LAST);
-
-	if (!err)
-		target->runtime.target.renames =
-			scope < 0 ? ABI_RENAMES_EVERYWHERE : ABI_RENAMES_HERE;
-	return err;
-}
-
-static void setter_watch(struct session *session, struct target *target)
-{
-	struct elf_file *file;
-	uint64_t vaddr;
-	int err = tasks_setter_find(&target->runtime, &file, &vaddr);
-
-	if (!err) {
-		err = setter_probe(session, target, file, vaddr);
-		elf_file_close(file);
-	}
-	if (err)
-		log_debug("PID %d: Task.set_name() has no probe: %s", target->pid,
-			  error_reason(err));
-	error_clear();
-}
-
-/*
- * Sets its target so that BPF tells them, if they are asked for. followed: nobody has asked for
- * this process by itself. Then, and under -a, one that does not tell them is traced without;
- * others are refused. 0; -ENOTSUP, as tasks_find() (error_set).
- */
-static int tasks_choose(struct session *session, struct target *target, int followed)
-{
-	int err = session->opts.tasks && target->runtime.version_hex ? tasks_find(&target->runtime)
-								     : 0;
-
-	if (!err && target->runtime.target.offsets.tstate_task && session->opts.tasks)
-		setter_watch(session, target);
-	if (err != -ENOTSUP || !(followed || session->opts.everywhere))
-		return err;
-	target->tasks_unreported = 1;
-	target->runtime.target.offsets.tstate_task = 0;
-	if (session->tasks_logs++ < SESSION_LOGS)
-		log_info("PID %d is traced without its tasks: %s", target->pid, error_reason(err));
-	if (session->tasks_logs == SESSION_LOGS)
-		log_info("further processes that do not tell their tasks are not logged");
-	return 0;
-}
 
 /* --- interpreter ------------------------------------------------------------------------------ */
 
@@ -132,10 +70,26 @@ static void interpreter_find(struct target *target)
 	abi->interpreter_start = start;
 	abi->interpreter_end = end;
 	if (target->runtime.version_hex >> 16 >= LOOP_CODE_BEFORE ||
-	    !(target->layers & 1u << EVENT_LAYER_NATIVE))
+	    !(target->layers & (1u << EVENT_LAYER_NATIVE | 1u << EVENT_LAYER_PAGES)))
 		return;
 	loop_code_find(target->runtime.file, loop);
 	interpreter_codes_place(target, abi->loop_code, loop, ABI_LOOP_CODES);
+}
+
+/* Where the stack of a page fault does not begin. */
+static void libc_find(struct target *target)
+{
+	struct abi_code *code = &target->runtime.target.libc_code;
+	struct process_maps maps;
+
+	*code = (struct abi_code){0};
+	if (!target_is_pages(target) || process_maps_read(target->pid, &maps))
+		return;
+	for (size_t i = 0; i < maps.count && !code->bytes; i++)
+		if (process_map_is_libc(&maps.entries[i]))
+			*code = (struct abi_code){maps.entries[i].start,
+						  maps.entries[i].end - maps.entries[i].start};
+	process_maps_free(&maps);
 }
 
 /* --- attach ----------------------------------------------------------------------------------- */
@@ -222,8 +176,10 @@ static void target_describe(struct session *session, struct target *target, cons
 
 	abi->nframe = session_nframe(&session->opts, target->layers);
 	abi->sample_bytes = session->opts.sample_bytes;
+	abi->page_share = estimate_page_share(abi->sample_bytes);
 	abi->space_id = session->next_space_id++;
 	interpreter_find(target);
+	libc_find(target);
 	/* A heap that cannot be described is not walked by BPF. */
 	if (target->layers & 1u << EVENT_LAYER_PYTHON &&
 	    heap_describe(&target->runtime, &abi->heap))
@@ -240,7 +196,8 @@ static int target_baseline(struct session *session, struct target *target, int f
 
 	if (!(target->layers & 1u << EVENT_LAYER_PYTHON)) {
 		target->heap_unreadable = 1;
-		return from_start || target->mode != EVENT_MODE_WINDOWS
+		return !target_is_pages(target) &&
+				       (from_start || target->mode != EVENT_MODE_WINDOWS)
 			       ? 0
 			       : target_census(session, target, 1, 0);
 	}
@@ -360,7 +317,7 @@ static int target_attach(struct session *session, struct target *target,
 	return err;
 }
 
-int session_has(struct session *session, pid_t pid)
+bool session_has(struct session *session, pid_t pid)
 {
 	return target_find(session, (uint32_t)pid) != NULL;
 }
@@ -384,7 +341,7 @@ static int plan_fits(struct session *session, struct target *target,
  * Without windows only growth mode keeps to a budget from the first instant: another one is to be
  * asked for.
  */
-static int must_begin_in_growth(const struct session *session)
+static bool must_begin_in_growth(const struct session *session)
 {
 	const struct plan_target_opts *opts = &session->opts.plan;
 
@@ -438,7 +395,7 @@ static int target_plan(struct session *session, struct target *target, struct pl
 }
 
 /* From 3.13 on an interpreter has an allocator without windows, which it need not use. */
-static int has_python(pid_t pid)
+static bool has_python(pid_t pid)
 {
 	struct python_runtime runtime = {0};
 
@@ -545,7 +502,7 @@ static void windows_choose(struct session *session, struct target *target,
 static int target_settle(struct session *session, struct target *target,
 			 const struct plan_target *plan, int from_start, int followed)
 {
-	int err = tasks_choose(session, target, followed);
+	int err = target_label_choose(session, target, followed);
 
 	windows_choose(session, target, plan, from_start);
 	return err ?: returns_check(session, target->pid, plan);
@@ -632,7 +589,8 @@ static int settled_add(struct session *session, pid_t pid, int from_start, int f
 
 int session_add(struct session *session, pid_t pid, int from_start)
 {
-	return settled_add(session, pid, from_start, 0);
+	return session->opts.after_cpu_ns ? candidate_await(session, pid)
+					  : settled_add(session, pid, from_start, 0);
 }
 
 int session_add_followed(struct session *session, pid_t pid)

@@ -1,12 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Processes that appear while a session runs.
- *
- * A child of a target is traced from its first instruction: BPF makes it a target, and the session
- * announces it in the stream after its parent's fork, before any record of its own. A process that
- * has called exec becomes a candidate (candidate.c), or BPF makes it a target, too (execd.c).
- * Nothing may be attached while the ring buffer is drained: follow_step() does it afterwards.
- */
 #include "session/follow.h"
 
 #include <errno.h>
@@ -14,17 +6,19 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "attach/file_users.h"
 #include "attach/links/hints.h"
 #include "attach/map_watch.h"
+#include "object/symbols/files.h"
 #include "object/symbols/symbols.h"
 #include "probe/process/plan_target.h"
 #include "probe/process/translator.h"
 #include "proc/container/memory_headroom.h"
-#include "session/candidate.h"
-#include "session/execd.h"
+#include "proc/process.h"
 #include "session/returns.h"
+#include "session/session.h"
 #include "session/target/census.h"
 #include "session/target/mode.h"
 #include "session/target/place.h"
@@ -33,8 +27,598 @@
 #include "session/target/target.h"
 #include "session/target/target_governor.h"
 #include "session/unwind_tables.h"
+#include "util/array.h"
 #include "util/clock.h"
 #include "util/error.h"
+
+/*
+ * Each candidate is inspected until its loader is done, and then again whenever it maps another
+ * file with code.
+ */
+
+#define LOOK_FIRST_NS 2000000ull  /* after a candidate has changed */
+#define LOOK_LAST_NS  20000000ull /* the longest pause between inspections until it is settled */
+/* between inspections of a settled one, if mmap events are not available */
+#define LOOK_BLIND_NS 100000000ull
+#define LOADED_NS     10000000ull /* its loader is done if it maps no file with code for so long */
+/* between looks at the CPU time of one that rests, and so much longer for each that does */
+#define REST_NS    100000000ull
+#define REST_OF_NS 5000000ull
+
+static int is_wanted(const struct session *session, pid_t pid, const char *name)
+{
+	return session->opts.wanted ? session->opts.wanted(session->opts.wanted_context, pid, name)
+				    : 1;
+}
+
+struct candidate *candidate_find(struct session *session, uint32_t pid)
+{
+	for (size_t i = session->candidate_count; i-- > 0;)
+		if ((uint32_t)session->candidates[i].late.pid == pid)
+			return &session->candidates[i];
+	return NULL;
+}
+
+static void candidate_remove(struct session *session, struct candidate *candidate)
+{
+	*candidate = session->candidates[--session->candidate_count];
+}
+
+/* The same when its process has ended: counts it if its program was never examined. */
+static void candidate_ended(struct session *session, struct candidate *candidate)
+{
+	if (candidate->rests) {
+		session->ended_resting += candidate->wanted > 0;
+	} else if (!candidate->examined) {
+		session->ended_unexamined += candidate->wanted > 0;
+		session->ended_unnamed += candidate->wanted < 0;
+	}
+	candidate_remove(session, candidate);
+}
+
+/*
+ * 1: the process was last known as one that is traced, or to be traced, without Python; 0: as
+ * another one; -1: it is not known.
+ */
+static int was_native(struct session *session, uint32_t pid)
+{
+	const struct candidate *candidate = candidate_find(session, pid);
+
+	if (candidate)
+		return candidate->native;
+	for (size_t i = session->count; i-- > 0;)
+		if ((uint32_t)session->targets[i]->pid == pid)
+			return !(session->targets[i]->layers & 1u << EVENT_LAYER_PYTHON);
+	return -1;
+}
+
+/*
+ * By default, programs that a Python process starts are not wanted without Python: each helper
+ * would be another process in the report. Programs that other processes start are, and so are all
+ * programs if all processes are traced.
+ */
+static int native_wanted(struct session *session, uint32_t pid, uint32_t parent)
+{
+	uint32_t layers = session->opts.plan.layers;
+	int native;
+
+	if (layers || session->opts.everywhere)
+		return layers != 1u << EVENT_LAYER_PYTHON;
+	native = was_native(session, pid);
+	if (native < 0)
+		native = was_native(session, parent);
+	return native > 0;
+}
+
+/* Schedules an inspection: it is new, or has mapped a new file. NULL: no memory. */
+static struct candidate *candidate_touch(struct session *session, uint32_t pid)
+{
+	struct candidate *candidate = candidate_find(session, pid);
+	uint64_t now = clock_ns(CLOCK_MONOTONIC);
+
+	if (!candidate) {
+		if (ARRAY_RESERVE(NULL, session, candidates, candidate_count, candidate_capacity,
+				  1))
+			return NULL;
+		candidate = &session->candidates[session->candidate_count++];
+		*candidate = (struct candidate){.late.pid = (pid_t)pid, .wanted = -ESRCH};
+	}
+	candidate->settled = 0;
+	candidate->born_ns = now;
+	candidate->next_ns = now + LOOK_FIRST_NS;
+	return candidate;
+}
+
+/* The same for a new program. parent: its parent's pid, 0: not known; name: its comm, or NULL. */
+static void candidate_renew(struct session *session, uint32_t pid, uint32_t parent,
+			    const char *name)
+{
+	int native = native_wanted(session, pid, parent);
+	struct candidate *candidate = candidate_find(session, pid);
+
+	if (candidate)
+		candidate_remove(session, candidate);
+	candidate = candidate_touch(session, pid);
+	if (!candidate)
+		return;
+	candidate->native = native;
+	/*
+	 * Asked at once: it may end before it is inspected. One that is traced later at most is
+	 * asked about then: beside dozens of brief processes a second there is no time for it.
+	 */
+	candidate->rests = session->opts.after_cpu_ns > 0;
+	if (!candidate->rests)
+		candidate->wanted = is_wanted(session, (pid_t)pid, name);
+}
+
+/* CPU time of its process. 0; -ESRCH. */
+static int cpu_read(struct candidate *candidate, uint64_t *cpu_ns)
+{
+	if (!candidate->clock && clock_getcpuclockid(candidate->late.pid, &candidate->clock))
+		return -ESRCH;
+	return clock_read(candidate->clock, cpu_ns);
+}
+
+int candidate_await(struct session *session, pid_t pid)
+{
+	if (target_find(session, (uint32_t)pid) || candidate_find(session, (uint32_t)pid))
+		return 0;
+	candidate_renew(session, (uint32_t)pid, 0, NULL);
+	struct candidate *candidate = candidate_find(session, (uint32_t)pid);
+	if (!candidate)
+		return -ENOMEM;
+	int err = cpu_read(candidate, &candidate->cpu_ns);
+	candidate->rests = !err;
+	candidate->wanted = 1;
+	if (err)
+		candidate_remove(session, candidate);
+	return err;
+}
+
+size_t session_resting(const struct session *session)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < session->candidate_count; i++)
+		count += session->candidates[i].rests && session->candidates[i].wanted > 0;
+	return count;
+}
+
+/*
+ * What has hardly run since it was found is not even looked at: hundreds of processes that sleep
+ * cost no more than their CPU time to be read.
+ */
+static bool candidate_rests(struct session *session, struct candidate *candidate, uint64_t now)
+{
+	uint64_t cpu_ns;
+
+	candidate->rests = session->opts.after_cpu_ns && !cpu_read(candidate, &cpu_ns) &&
+			   cpu_ns < candidate->cpu_ns + session->opts.after_cpu_ns;
+	if (candidate->rests) {
+		candidate->settled = 1;
+		candidate->next_ns = now + REST_NS + REST_OF_NS * session->candidate_count;
+	}
+	return candidate->rests;
+}
+
+/*
+ * -ESRCH in place of an error, if the process ends just now: its first thread may be gone before
+ * the others, and its last records are still to come. Else err.
+ */
+static int ending_error(pid_t pid, int err)
+{
+	struct process_info info;
+
+	if (!err || err == -EOWNERDEAD)
+		return err;
+	return process_info_read(pid, &info) || info.zombie || info.headless ? -ESRCH : err;
+}
+
+/* Logs that a process is not traced: the first SESSION_LOGS ones, the others with -v. */
+static void refuse(struct session *session, pid_t pid, int err)
+{
+	const char *reason = error_reason(err);
+
+	if (err == -EOWNERDEAD) /* the session ends, and reports it once */
+		return;
+	/* If all processes are watched, some refusals are to be expected. */
+	if (session->opts.watch != ABI_WATCH_ALL && session->refusals++ < SESSION_LOGS)
+		log_info("PID %d is not traced: %s", (int)pid, reason);
+	else
+		log_debug("PID %d is not traced: %s", (int)pid, reason);
+	if (session->refusals == SESSION_LOGS)
+		log_info("further processes that are not traced are logged only with -v");
+}
+
+/*
+ * Nothing is wanted in the files mapped so far; its loader may have been delayed. It is inspected
+ * again when it maps a file. 0: mmap events are not available.
+ */
+static int candidate_rest(struct session *session, pid_t pid, uint64_t now)
+{
+	struct candidate *candidate = session->maps ? candidate_find(session, (uint32_t)pid) : NULL;
+
+	if (!candidate)
+		return 0;
+	if (candidate->born_ns <= now) {
+		candidate->settled = candidate->examined = 1;
+		candidate->next_ns = UINT64_MAX;
+	}
+	return 1;
+}
+
+/* What becomes of a candidate that was inspected. */
+enum candidate_look { LOOK_KEEP, LOOK_REMOVE, LOOK_ENDED };
+
+static enum candidate_look candidate_look(struct session *session, struct candidate *candidate,
+					  uint64_t now)
+{
+	uint64_t pause = (now - candidate->born_ns) / 4;
+	pid_t pid = candidate->late.pid;
+	struct target *target = target_find(session, (uint32_t)pid);
+	int found, settled, err;
+
+	if (target && !target->execd)
+		return LOOK_REMOVE;
+	if (candidate->wanted && candidate_rests(session, candidate, now))
+		return LOOK_KEEP;
+	if (!candidate->late.mapped) {
+		int wanted = is_wanted(session, pid, NULL);
+
+		if (!wanted)
+			return LOOK_REMOVE;
+		if (wanted > 0)
+			candidate->wanted = 1;
+	}
+	found = late_look(&candidate->late, plan_cache_files(session->plans.python));
+	if (found == -ESRCH)
+		return LOOK_ENDED;
+	/* While it is being loaded, it may still map Python. */
+	settled = !found && candidate->late.looked == candidate->late.mapped;
+	if (settled && candidate->native) {
+		found = now - candidate->born_ns >= LOADED_NS;
+		settled = 0;
+	}
+	if (found > 0) {
+		/* It drains, which may move candidates: the pointer is invalid then. */
+		err = ending_error(pid, session_add_followed(session, pid));
+		if (err == -ESRCH)
+			return LOOK_ENDED;
+		if (err)
+			refuse(session, pid, err);
+		return err == -ENOENT && candidate_rest(session, pid, now) ? LOOK_KEEP
+									   : LOOK_REMOVE;
+	}
+	if (found < 0)
+		refuse(session, pid, found);
+	candidate->settled = settled || found < 0;
+	candidate->examined |= candidate->settled;
+	if (candidate->settled)
+		pause = session->maps ? UINT64_MAX - now : LOOK_BLIND_NS;
+	else if (pause < LOOK_FIRST_NS)
+		pause = LOOK_FIRST_NS;
+	else if (pause > LOOK_LAST_NS)
+		pause = LOOK_LAST_NS;
+	candidate->next_ns = now + pause;
+	return LOOK_KEEP;
+}
+
+/* Inspects the candidates that are due, until the time `until`. Returns the time. */
+static uint64_t candidates_look(struct session *session, uint64_t now, uint64_t until)
+{
+	for (size_t i = 0; i < session->candidate_count && now < until; i++) {
+		pid_t pid = session->candidates[i].late.pid;
+		struct candidate *candidate;
+		enum candidate_look look;
+
+		if (session->candidates[i].next_ns > now)
+			continue;
+		look = candidate_look(session, &session->candidates[i], now);
+		candidate = candidate_find(session, (uint32_t)pid);
+		/* If it has called exec meanwhile, the candidate is a new one. */
+		if (candidate && candidate->born_ns <= now) {
+			if (look == LOOK_ENDED)
+				candidate_ended(session, candidate);
+			else if (look == LOOK_REMOVE)
+				candidate_remove(session, candidate);
+		}
+		now = clock_ns(CLOCK_MONOTONIC);
+	}
+	return now;
+}
+
+/* Makes every process that is neither a target nor a candidate a candidate. */
+static void untracked_find(struct session *session)
+{
+	pid_t *pids = NULL;
+	size_t count = 0;
+
+	if (process_list(&pids, &count))
+		return;
+	for (size_t i = 0; i < count; i++)
+		if (pids[i] != getpid() && !target_find(session, pids[i]) &&
+		    !candidate_find(session, pids[i]))
+			candidate_renew(session, (uint32_t)pids[i], 0, NULL);
+	free(pids);
+}
+
+size_t session_unnamed(const struct session *session)
+{
+	return session->ended_unnamed;
+}
+
+size_t session_unexamined(const struct session *session)
+{
+	return session->ended_unexamined;
+}
+
+size_t session_rested(const struct session *session)
+{
+	return session->ended_resting;
+}
+
+int session_undecided(const struct session *session)
+{
+	for (size_t i = 0; i < session->candidate_count; i++)
+		if (!session->candidates[i].settled)
+			return 1;
+	return 0;
+}
+
+/*
+ * If all processes are traced, BPF makes every program a target at its exec, as one without Python:
+ * it may end before the session can inspect it. It becomes a target when its record is drained. The
+ * files that mmap events reported for it are kept, so that its frames have names after it has
+ * ended.
+ *
+ * It is probed if an allocator is in its files. Once a process was inspected and everything in its
+ * files is probed, other processes with the same files need no inspection. Any other one is a
+ * candidate; if Python is found in it, it begins anew as a process with Python.
+ */
+
+#define UNCLAIMED_NS 2000000000ull /* if BPF's record has not come by then, it was lost */
+
+/* A program that has called exec, and whose record from BPF has not come yet. */
+struct execd {
+	uint32_t tgid;
+	uint64_t exec_ns;
+	struct modules *reported; /* by mmap events */
+};
+
+uint32_t execd_layers(const struct session_opts *opts)
+{
+	/* The governor removes the probes of single processes, and these are in files. */
+	return opts->everywhere && opts->overhead <= 0 ? plan_target_native_layers(&opts->plan) : 0;
+}
+
+static bool is_settled(const struct session *session, const struct module *module)
+{
+	uint32_t number = module && module->file ? module->file->number : 0;
+
+	return number < session->files_settled_capacity && session->files_settled[number];
+}
+
+static size_t settled_count(const struct session *session, const struct modules *modules)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; modules && i < modules->count; i++)
+		count += is_settled(session, &modules->entries[i]);
+	return count;
+}
+
+/* Without memory, the file is inspected again. */
+static void file_settle(struct session *session, uint32_t number)
+{
+	size_t capacity = session->files_settled_capacity;
+
+	if (number >= capacity &&
+	    array_reserve(&session->files_settled, &session->files_settled_capacity, capacity,
+			  number + 1 - capacity, 1))
+		return;
+	memset(session->files_settled + capacity, 0, session->files_settled_capacity - capacity);
+	session->files_settled[number] = 1;
+}
+
+void execd_files_settle(struct session *session, const struct modules *modules)
+{
+	for (size_t i = 0; modules && i < modules->count; i++)
+		if (modules->entries[i].file)
+			file_settle(session, modules->entries[i].file->number);
+}
+
+static void execs_drop(struct session *session, size_t at, size_t count)
+{
+	if (!count)
+		return;
+	for (size_t i = at; i < at + count; i++)
+		modules_free(session->execs[i].reported);
+	session->execd_count -= count;
+	memmove(&session->execs[at], &session->execs[at + count],
+		(session->execd_count - at) * sizeof(*session->execs));
+}
+
+static void execd_add(struct session *session, const struct map_watch_record *record)
+{
+	struct execd execd = {.tgid = record->tgid, .exec_ns = record->time_ns};
+	size_t old = 0;
+
+	while (old < session->execd_count &&
+	       session->execs[old].exec_ns + UNCLAIMED_NS < record->time_ns)
+		old++;
+	execs_drop(session, 0, old);
+	/* Without memory, its frames have no names, and it is inspected. */
+	if (ARRAY_RESERVE(NULL, session, execs, execd_count, execd_capacity, 1) ||
+	    modules_begin(&execd.reported, session->symbols, (pid_t)record->tgid))
+		return;
+	session->execs[session->execd_count++] = execd;
+}
+
+static struct execd *execd_find(struct session *session, uint32_t tgid, uint64_t time_ns)
+{
+	for (size_t i = session->execd_count; i-- > 0;)
+		if (session->execs[i].tgid == tgid && session->execs[i].exec_ns <= time_ns)
+			return &session->execs[i];
+	return NULL;
+}
+
+/* The target takes over the files that were reported for it. */
+static void execd_claim(struct session *session, struct target *target, uint64_t time_ns)
+{
+	struct execd *execd = execd_find(session, (uint32_t)target->pid, time_ns);
+
+	if (!execd)
+		return;
+	target->symbols.reported = execd->reported;
+	execd->reported = NULL;
+	execs_drop(session, (size_t)(execd - session->execs), 1);
+}
+
+/* Makes BPF stop tracing this pid with this address-space id, and discards its records. */
+static void session_discard(struct session *session, uint32_t pid, uint32_t space_id)
+{
+	attach_forget(session->attach, pid, space_id);
+	discard_feed(session, pid);
+}
+
+static bool needs_inspection(const struct session *session, const struct target *target)
+{
+	const struct modules *reported = target->symbols.reported;
+
+	return !reported || !reported->count || settled_count(session, reported) < reported->count;
+}
+
+/* Records an exec or a mapping of an exec'd program. 1: it needs no inspection. */
+static int execd_mapped(struct session *session, const struct map_watch_record *record)
+{
+	struct execd *execd;
+	struct modules *reported;
+	struct target *target;
+
+	if (!execd_layers(&session->opts))
+		return 0;
+	if (record->exec) {
+		execd_add(session, record);
+		return 1;
+	}
+	execd = execd_find(session, record->tgid, record->time_ns);
+	target = execd ? NULL : target_find(session, record->tgid);
+	reported = execd ? execd->reported : target ? target->symbols.reported : NULL;
+	if (!reported || modules_map(reported, &record->map))
+		return 0;
+	return is_settled(session, modules_find(reported, record->map.start));
+}
+
+/* Makes a target of a program that BPF has made a target. 0, -errno. */
+static int execd_announce(struct session *session, const struct event_appear *event)
+{
+	struct candidate *candidate = NULL;
+	struct target *target;
+	int err = target_new(session, (pid_t)event->header.tgid, &target);
+
+	if (err)
+		return err;
+	target->execd = 1;
+	target->mode = EVENT_MODE_EXACT;
+	target->layers = event->layers;
+	target->runtime.target.space_id = event->space_id;
+	target->heap_unreadable = 1;
+	err = target_announce(session, target, event->name, (pid_t)event->ns_pid, 0,
+			      event->header.time_ns);
+	if (err) {
+		target_abandon(session, target);
+		return err;
+	}
+	execd_claim(session, target, event->header.time_ns);
+	if (needs_inspection(session, target))
+		candidate = candidate_touch(session, event->header.tgid);
+	if (candidate)
+		candidate->native = 1;
+	log_debug("attached to PID %d (%s): a new program, from its first instruction on",
+		  target->pid, event->name);
+	return 0;
+}
+
+int execd_settle(struct session *session, struct target *target, int *err)
+{
+	struct modules *reported = NULL;
+	struct plan_target plans;
+
+	/* A copy: files that it maps from here on are not inspected here. */
+	if (target->symbols.reported)
+		*err = modules_copy(&reported, target->symbols.reported, target->pid);
+	if (!*err)
+		*err = plan_target(target->pid, &session->opts.plan, &session->plans, &plans);
+	if (!*err) {
+		if (!plans.runtime.version_hex) {
+			*err = target_probe(session, target, &plans, ATTACH_ALL);
+			if (!*err)
+				*err = target_provider_begin(session, target, &plans);
+			if (!*err)
+				execd_files_settle(session, reported);
+			target->execd = *err != 0;
+		}
+		plan_target_free(&plans);
+	}
+	modules_free(reported);
+	/* Its loader may have been delayed: it is inspected again when it maps a file. */
+	if (*err == -ENOENT) {
+		log_debug("PID %d: nothing of it is probed so far: %s", target->pid,
+			  error_reason(*err));
+		target->no_allocator = 1;
+		*err = 0;
+		return 1;
+	}
+	target->no_allocator = 0;
+	/* If it has ended, its records are complete. */
+	if (!target->execd || *err == -ESRCH)
+		return 1;
+	/* The records in the ring buffer are to be discarded, too. */
+	session_pull(session);
+	if (!target->ended)
+		target_discard(session, target);
+	return *err != 0;
+}
+
+/* A target has ended. 1: nothing in it was probed yet, and it is discarded. */
+/* A program that shares a probed libc with others had probes, even if it never hit one. */
+static int execd_ended_unprobed(struct session *session, struct target *target)
+{
+	const struct trace_process *process = trace_process_at(session->trace, target->index);
+
+	if (!target->execd || process->parent || process->counters.events > 1 ||
+	    settled_count(session, target->symbols.reported))
+		return 0;
+	session->ended_unexamined += !target->no_allocator;
+	/* BPF has removed it by itself. The target that now has this pid is the next program. */
+	discard_feed(session, (uint32_t)target->pid);
+	target->ended = 1;
+	return 1;
+}
+
+void execs_end(struct session *session)
+{
+	for (size_t i = 0; i < session->count; i++)
+		if (session->targets[i]->no_allocator && !session->targets[i]->ended)
+			execd_ended_unprobed(session, session->targets[i]);
+}
+
+static void execs_free(struct session *session)
+{
+	execs_drop(session, 0, session->execd_count);
+	free(session->execs);
+	free(session->files_settled);
+}
+
+/*
+ * Processes that appear while a session runs.
+ *
+ * A child of a target is traced from its first instruction: BPF makes it a target, and the session
+ * announces it in the stream after its parent's fork, before any record of its own. A process that
+ * has called exec becomes a candidate (candidate_touch()), or BPF makes it a target, too
+ * (execd_settle()). Nothing may be attached while the ring buffer is drained: follow_step() does it
+ * afterwards.
+ */
 
 #define SETTLE_NS      2000000ull  /* after a target has mapped a file with code */
 #define CHILD_DELAY_NS 50000000ull /* after the fork */
@@ -55,11 +639,25 @@ static void process_mapped(struct session *session, uint32_t tgid)
 		target->mapped_ns = clock_ns(CLOCK_MONOTONIC);
 }
 
+/*
+ * Many programs name themselves after they have begun: one that was not wanted by its first name is
+ * asked about again. One that is already known has been asked for, or is about to be.
+ */
+static void process_renamed(struct session *session, uint32_t tgid, const char *name)
+{
+	if (session->opts.wanted && !target_find(session, tgid) && !candidate_find(session, tgid))
+		candidate_renew(session, tgid, 0, name);
+}
+
 static void mapped_take(void *context, const struct map_watch_record *record)
 {
 	struct session *session = context;
 	struct target *target = record->exec ? NULL : target_find(session, record->tgid);
 
+	if (record->renamed) {
+		process_renamed(session, record->tgid, record->renamed);
+		return;
+	}
 	if (record->map.inode && translator_of(record->map.path))
 		translator_appears(session, (pid_t)record->tgid, translator_of(record->map.path));
 	if (session->unwind && !record->exec && (session->opts.everywhere || target))
@@ -175,6 +773,8 @@ static int child_announce(struct session *session, const struct target *parent,
 			  const struct event_process *fork)
 {
 	struct event_target record = parent->announced;
+	uint64_t later_ns = fork->header.time_ns - record.header.time_ns;
+	struct process_info info;
 	struct target *target;
 	int err;
 
@@ -186,9 +786,13 @@ static int child_announce(struct session *session, const struct target *parent,
 	target->runtime.target.space_id = fork->space_id;
 	record.header.tgid = record.header.tid = fork->other;
 	record.header.time_ns = fork->header.time_ns;
-	record.realtime_ns += fork->header.time_ns - parent->announced.header.time_ns;
+	record.realtime_ns += later_ns;
+	/* What is in its heap is as old as that of its parent, which has run on since. */
+	if (record.age_ns)
+		record.age_ns += later_ns;
 	record.parent = fork->header.tgid;
 	record.ns_pid = 0;
+	record.start_ticks = process_info_read((pid_t)fork->other, &info) ? 0 : info.start_ticks;
 	if (!err)
 		err = target_begin(session, target, &record);
 	if (err) {
@@ -298,7 +902,7 @@ static void child_attach(struct session *session, struct target *target)
  * If the probes are in files, a child has them, and nothing is urgent. Most children call exec
  * soon, and need no attachment at all.
  */
-static int child_is_due(const struct session *session, const struct target *target, uint64_t now)
+static bool child_is_due(const struct session *session, const struct target *target, uint64_t now)
 {
 	return target->inherited && !target->ended &&
 	       (!session->opts.everywhere || now - target->census_ns >= CHILD_DELAY_NS);

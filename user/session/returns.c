@@ -11,7 +11,7 @@
 
 #define DISPATCH "has its system calls sent to itself (syscall user dispatch, as under Wine)"
 
-static int has_returns(const struct plan_target *plans)
+static bool has_returns(const struct plan_target *plans)
 {
 	int found = seccomp_concerns(&plans->python);
 

@@ -16,16 +16,17 @@
 #include "proc/process.h"
 #include "runtime/cpython/code.h"
 #include "session/doctor/blind.h"
-#include "session/execd.h"
 #include "session/follow.h"
 #include "session/returns.h"
 #include "session/target/census.h"
 #include "session/target/cost.h"
+#include "session/target/labels.h"
 #include "session/target/state.h"
 #include "session/target/symbols.h"
 #include "session/target/target.h"
 #include "session/target/target_governor.h"
 #include "session/unwind_tables.h"
+#include "snapshot/estimate.h"
 #include "trace/capture.h"
 #include "util/buffer.h"
 #include "util/clock.h"
@@ -98,7 +99,7 @@ void session_census(struct session *session)
 	session_name(session);
 }
 
-static int census_is_due(const struct session *session, const struct target *target, uint64_t now)
+static bool census_is_due(const struct session *session, const struct target *target, uint64_t now)
 {
 	uint64_t pause = target->census_cost_ns * CENSUS_SHARE;
 
@@ -106,7 +107,7 @@ static int census_is_due(const struct session *session, const struct target *tar
 		pause = CENSUS_PAUSE_NS;
 	/* malloc's heap is read between windows (target_recheck_all()). */
 	return now - target->census_ns >= pause && !target_window_busy(target) &&
-	       !target->heap_unreadable &&
+	       (!target->heap_unreadable || target_is_pages(target)) &&
 	       !session_is_beyond(session, now + target->census_cost_ns);
 }
 
@@ -249,6 +250,7 @@ int session_new(struct session **out, const struct session_opts *opts, const cha
 	const struct abi_target execd = {
 		.nframe = session_nframe(opts, execd_layers(opts)),
 		.sample_bytes = opts->sample_bytes,
+		.page_share = estimate_page_share(opts->sample_bytes),
 		.layers = execd_layers(opts),
 	};
 	struct attach_opts attach = {
@@ -258,10 +260,11 @@ int session_new(struct session **out, const struct session_opts *opts, const cha
 		.watch = opts->watch,
 		.execd = &execd,
 		.sampling = opts->sample_bytes || opts->overhead > 0,
-		.tasks = opts->tasks,
+		.label_source = opts->label.source,
 		.counting = 1,
 		.no_native = opts->plan.layers == 1u << EVENT_LAYER_PYTHON,
 		.no_python = opts->plan.layers && !(opts->plan.layers & 1u << EVENT_LAYER_PYTHON),
+		.pages = opts->plan.layers == 1u << EVENT_LAYER_PAGES,
 		.record = record_handle,
 		/*
 		 * While the kernel looks for the memory of a large ring buffer, in a cgroup that
@@ -348,6 +351,24 @@ double session_cost(const struct session *session)
 		if (!session->targets[i]->ended)
 			most = fmax(most, target_share(session->targets[i], now_ns));
 	return most;
+}
+
+void session_machine(const struct session *session, struct session_machine *out)
+{
+	uint64_t now_ns = clock_ns(CLOCK_MONOTONIC);
+
+	*out = (struct session_machine){.took = session->opts.overhead > 0 ? 0 : -1,
+					.limit = session->opts.machine_overhead,
+					.part = session->part > 0 ? session->part : 1};
+	for (size_t i = 0; i < session->count && out->took >= 0; i++) {
+		const struct target *target = session->targets[i];
+		int windows = target->mode == EVENT_MODE_WINDOWS && !target->off;
+		double rate = target_rate(target);
+
+		if (!target->ended)
+			out->took += target_share(target, now_ns) *
+				     (windows ? fmax(rate, WINDOWS_RATE_MIN) : rate);
+	}
 }
 
 int session_ends_fd(const struct session *session)
@@ -454,6 +475,7 @@ int session_drain(struct session *session)
 		now = session->followed_ns = clock_ns(CLOCK_MONOTONIC);
 	}
 	if (count < (int)SESSION_DRAIN_BATCH) {
+		session_labels_due(session, now);
 		session_census_due(session, now);
 		session_rss_due(session, now);
 		for (size_t i = 0; i < session->count; i++)
@@ -509,6 +531,14 @@ static void probes_remove(struct session *session, int lost)
 			 (int)slow);
 }
 
+/* The time up to which events count, as of now. */
+static uint64_t until_of(const struct session *session)
+{
+	uint64_t now_ns = clock_ns(CLOCK_MONOTONIC);
+
+	return session_is_beyond(session, now_ns) ? session->limit_ns : now_ns;
+}
+
 int session_stop(struct session *session, int hurried)
 {
 	int lost = session->links_lost ? 0 : links_check(session), err;
@@ -520,13 +550,13 @@ int session_stop(struct session *session, int hurried)
 	/* Blocks of events after the last walk may have died unseen: stop right after it. */
 	session_census_last(session, hurried);
 	for (size_t i = 0; i < session->count; i++) {
-		target_cost_feed(session, session->targets[i], clock_ns(CLOCK_MONOTONIC));
+		/* Its time is not to be that of the tables, if it is later. */
+		target_cost_feed(session, session->targets[i], until_of(session));
 		target_forget(session, session->targets[i]);
 	}
 	/* From here on the probes do nothing. */
 	began_ns = clock_ns(CLOCK_MONOTONIC);
-	session->end.stopped_ns =
-		session_is_beyond(session, began_ns) ? session->limit_ns : began_ns;
+	session->end.stopped_ns = until_of(session);
 	session_rss_read(session, session->end.stopped_ns);
 	probes_remove(session, lost || session->links_lost);
 	debuggers_tell(session);

@@ -11,6 +11,7 @@
 
 #include "abi/events.h"
 #include "probe/process/plan_target.h"
+#include "runtime/cpython/labels.h"
 #include "trace/trace.h"
 #include "util/outfile.h"
 
@@ -29,9 +30,13 @@ struct session_opts {
 	uint64_t budget; /* memory limit in bytes, see trace_budget() */
 	/* trace a sample of the blocks (abi/sample.h); 0: all. Not in growth mode */
 	uint64_t sample_bytes;
-	int tasks; /* tell which asyncio task has allocated a block (runtime/cpython/tasks.h) */
+	struct label_spec label; /* what is told with each block: --by task, context, local */
 	/* share of a process's CPU time that its probes may take (governor.h); 0: no limit */
 	double overhead;
+	/* CPU time that a process has to use after it was found, to be attached to; 0: at once */
+	uint64_t after_cpu_ns;
+	/* what the probes of all processes may take together, in CPUs; 0: no limit */
+	double machine_overhead;
 	/* windows by hand: their mean length, and the mean time between two; 0: none */
 	uint64_t window_on_ns, window_off_ns;
 	/* which new processes are followed: none; those that targets start; all */
@@ -73,7 +78,8 @@ void session_free(struct session *session);
  * Brings a process under trace: 0, or an error with its reason set: -ESRCH it is gone; -ENOENT
  * nothing in it is to be traced; -ENOTSUP an unknown version; -EPERM; … from_start: the process has
  * not run anything yet. On success, a line about the attachment is logged (log_info). A process
- * that is already under trace stays as it is: 0.
+ * that is already under trace stays as it is: 0. With session_opts.after_cpu_ns it is attached to
+ * later.
  */
 int session_add(struct session *session, pid_t pid, int from_start);
 /*
@@ -82,7 +88,7 @@ int session_add(struct session *session, pid_t pid, int from_start);
  */
 int session_add_followed(struct session *session, pid_t pid);
 /* Is the process under trace? */
-int session_has(struct session *session, pid_t pid);
+bool session_has(struct session *session, pid_t pid);
 
 /*
  * Announces the processes that are going to be added. If no other process maps their files, probes
@@ -99,6 +105,12 @@ int session_watch(struct session *session, pid_t pid);
 int session_undecided(const struct session *session);
 /* How many programs ended before they were inspected: nothing is known of them. */
 size_t session_unexamined(const struct session *session);
+/*
+ * Of processes that were added: how many have not used session_opts.after_cpu_ns so far, and how
+ * many ended before they had.
+ */
+size_t session_resting(const struct session *session);
+size_t session_rested(const struct session *session);
 /* How many others ended before it was known whether they were wanted. */
 size_t session_unnamed(const struct session *session);
 
@@ -122,6 +134,13 @@ uint64_t session_records(const struct session *session);
  * (see session_opts.overhead).
  */
 double session_cost(const struct session *session);
+/* Of all processes together, in CPUs. */
+struct session_machine {
+	double took;  /* what the probes took lately; below 0: not known */
+	double limit; /* session_opts.machine_overhead */
+	double part;  /* of each process's budget that it leaves, 0 to 1 */
+};
+void session_machine(const struct session *session, struct session_machine *out);
 /*
  * Limits the session to this duration from now: later events are not fed to the trace. To be called
  * once; without it a session has no limit.

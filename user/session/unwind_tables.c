@@ -61,7 +61,10 @@ void session_unwind_prepare(struct session *session, const struct target *target
 
 	if (!session->unwind || !(target->layers & ~(1u << EVENT_LAYER_PYTHON)))
 		return;
-	unwind_loader_prepare(session->unwind, target->pid);
+	unwind_loader_prepare(session->unwind, target->pid, ABI_UNWIND_ROWS_CALLS);
+	/* A page fault interrupts any instruction. */
+	if (target_is_pages(target))
+		unwind_loader_prepare(session->unwind, target->pid, ABI_UNWIND_ROWS_ALL);
 	if (runtime->version_hex && !regular_stat(elf_file_fd(runtime->file), &file))
 		expects = unwind_loader_expect(session->unwind, target->pid, &file,
 					       runtime->version_hex);

@@ -97,7 +97,7 @@ static int any_matches(struct pattern *const *patterns, size_t count, const char
 	return matches;
 }
 
-static int is_native(const char *name)
+static bool is_native(const char *name)
 {
 	const char *end = strrchr(name, '.');
 
@@ -107,7 +107,7 @@ static int is_native(const char *name)
 	return 0;
 }
 
-static int is_cell(const char *name)
+static bool is_cell(const char *name)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(cells); i++)
 		if (!strncmp(name, cells[i], strlen(cells[i])))

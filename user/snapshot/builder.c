@@ -51,7 +51,7 @@ static uint64_t trace_hash(const struct snapshot *snapshot, uint32_t item)
 	const struct snapshot_trace *trace = &snapshot->traces[item];
 
 	return hash_add(trace->bytes + ((uint64_t)trace->process << 40) +
-				((uint64_t)trace->flags << 32),
+				((uint64_t)trace->flags << 32) + ((uint64_t)trace->age << 8),
 			(uint64_t)trace->traceback << 32 | trace->domain);
 }
 
@@ -103,6 +103,42 @@ int builder_begin_in(struct builder *builder, struct account *account)
 	if (err)
 		builder_abort(builder);
 	return err;
+}
+
+static uint64_t binary_hash_of(const struct snapshot_binary *binary)
+{
+	return hash_add(hash_add((uint64_t)binary->path << 32 | binary->build_id, binary->start),
+			hash_add(binary->limit, binary->offset));
+}
+
+static uint64_t binary_hash(const struct snapshot *snapshot, uint32_t item)
+{
+	return binary_hash_of(&snapshot->binaries[item]);
+}
+
+int builder_binary(struct builder *builder, const struct snapshot_binary *binary, uint16_t *native)
+{
+	struct snapshot *snapshot = builder->snapshot;
+	struct builder_index *index = &builder->binary_index;
+	int err = index_reserve(builder, index, snapshot->binary_count, binary_hash)
+			  ?: RESERVE(binaries, binary, 1);
+
+	*native = SNAPSHOT_NATIVE;
+	if (err)
+		return err;
+	size_t i = binary_hash_of(binary) & (index->capacity - 1);
+	for (; index->slots[i]; i = (i + 1) & (index->capacity - 1)) {
+		if (!memcmp(&snapshot->binaries[index->slots[i] - 1], binary, sizeof(*binary))) {
+			*native = (uint16_t)(SNAPSHOT_NATIVE + index->slots[i]);
+			return 0;
+		}
+	}
+	if (snapshot->binary_count == SNAPSHOT_BINARIES_MAX)
+		return 0;
+	snapshot->binaries[snapshot->binary_count++] = *binary;
+	index->slots[i] = (uint32_t)snapshot->binary_count;
+	*native = (uint16_t)(SNAPSHOT_NATIVE + index->slots[i]);
+	return 0;
 }
 
 static int traceback_equal(const struct snapshot *snapshot, uint32_t item,
@@ -160,7 +196,7 @@ static uint64_t estimate_hash(const struct snapshot *snapshot, uint32_t item)
 	return deviations_hash(&snapshot->estimates[item]);
 }
 
-static int estimate_is_exact(const struct snapshot_estimate *estimate)
+static bool estimate_is_exact(const struct snapshot_estimate *estimate)
 {
 	for (uint32_t i = 0; i < CALIBRATE_DEVIATIONS; i++)
 		if (estimate->deviations[i] < 0 || estimate->deviations[i] > 0)
@@ -260,7 +296,8 @@ int builder_trace(struct builder *builder, const struct snapshot_trace *trace)
 
 		if (known->traceback == trace->traceback && known->bytes == trace->bytes &&
 		    known->domain == trace->domain && known->process == trace->process &&
-		    known->flags == trace->flags && !known->estimate && !trace->estimate) {
+		    known->flags == trace->flags && known->age == trace->age && !known->estimate &&
+		    !trace->estimate) {
 			known->count += trace->count;
 			known->weight += trace->weight;
 			return 0;
@@ -356,6 +393,7 @@ int builder_order(struct builder *builder)
 
 static void index_free(struct builder *builder)
 {
+	free(builder->binary_index.slots);
 	free(builder->traceback_index.slots);
 	free(builder->trace_index.slots);
 	free(builder->estimate_index.slots);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Builds a snapshot. Equal tracebacks and equal {process, traceback, bytes, domain, flags} are
+ * Builds a snapshot. Equal tracebacks and equal {process, traceback, bytes, domain, flags, age} are
  * merged. Callers write strings directly to builder.snapshot->strings and the meta data to
  * builder.snapshot->meta.
  */
@@ -17,9 +17,11 @@ struct builder_index {
 struct builder {
 	struct account *account;   /* used by this builder only, borrowed; NULL: none */
 	struct snapshot *snapshot; /* owned until builder_finish() */
-	size_t frame_capacity, traceback_capacity, trace_capacity, layer_capacity[SNAPSHOT_LAYERS],
-		process_capacity, estimate_capacity, thread_capacity;
-	struct builder_index traceback_index, trace_index, estimate_index, thread_index;
+	size_t frame_capacity, binary_capacity, traceback_capacity, trace_capacity,
+		layer_capacity[SNAPSHOT_LAYERS], process_capacity, estimate_capacity,
+		thread_capacity;
+	struct builder_index binary_index, traceback_index, trace_index, estimate_index,
+		thread_index;
 	uint64_t total_bytes, layer_bytes[SNAPSHOT_LAYERS];
 };
 
@@ -30,6 +32,11 @@ int builder_begin(struct builder *builder); /* 0, -ENOMEM */
  * clear the account.
  */
 int builder_begin_in(struct builder *builder, struct account *account);
+/*
+ * What snapshot_frame.native is of a binary's frames, which is added if new: SNAPSHOT_NATIVE beyond
+ * SNAPSHOT_BINARIES_MAX. 0; -ENOMEM.
+ */
+int builder_binary(struct builder *builder, const struct snapshot_binary *binary, uint16_t *native);
 /*
  * Index of the traceback, added if new. nframe is at least 1. 0; -ENOMEM; -EOVERFLOW beyond 2^32
  * frames.

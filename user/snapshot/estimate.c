@@ -17,6 +17,11 @@ double estimate_chance(uint64_t mean, uint64_t bytes)
 	return mean ? -expm1(-(double)(bytes ? bytes : 1) / (double)mean) : 1;
 }
 
+uint32_t estimate_page_share(uint64_t mean)
+{
+	return (uint32_t)(estimate_chance(mean, EVENT_PAGES_UNIT) * UINT32_MAX);
+}
+
 double estimate_chance_weighted(uint64_t bytes, uint64_t count, uint64_t weight)
 {
 	return weight ? (double)bytes * (double)count / (double)weight : 1;

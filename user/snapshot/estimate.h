@@ -33,6 +33,8 @@ struct estimate {
 
 /* The probability that a block is sampled; 1 if mean is 0 (no sampling). */
 double estimate_chance(uint64_t mean, uint64_t bytes);
+/* That of a page, of 2^32, for sample_takes_page(). */
+uint32_t estimate_page_share(uint64_t mean);
 /*
  * The same for blocks that their process has sampled and that stand for weight bytes: the mean of
  * their probabilities. 1 if weight is 0.

@@ -102,7 +102,20 @@ const struct meta_field meta_fields[] = {
 	KEYED("unknown_no_name_bytes", unknown[UNKNOWN_NO_NAME].bytes, KNOWN, SUM),
 	KEYED("unknown_no_file", unknown[UNKNOWN_NO_FILE].blocks, KNOWN, SUM),
 	KEYED("unknown_no_file_bytes", unknown[UNKNOWN_NO_FILE].bytes, KNOWN, SUM),
+	KEYED("unknown_no_fault", unknown[UNKNOWN_NO_FAULT].blocks, KNOWN, SUM),
+	KEYED("unknown_no_fault_bytes", unknown[UNKNOWN_NO_FAULT].bytes, KNOWN, SUM),
+	KEYED("pages_resident", pages.resident, KNOWN, SUM, IN_AS(PAGES, "resident")),
+	KEYED("pages_before", pages.before, KNOWN, SUM, IN_AS(PAGES, "before")),
+	KEYED("pages_before_first", pages.before_first, KNOWN, SUM, IN_AS(PAGES, "before_first")),
+	KEYED("pages_unfaulted", pages.unfaulted, KNOWN, SUM, IN_AS(PAGES, "no_fault")),
+	KEYED("pages_file", pages.file, KNOWN, SUM, IN_AS(PAGES, "file")),
+	KEYED("pages_huge", pages.huge, KNOWN, SUM, IN_AS(PAGES, "huge")),
+	KEYED("pages_again", pages.again, KNOWN, SUM, IN_AS(PAGES, "again")),
+	KEYED("pages_unread", pages.unread, KNOWN, SUM, IN_AS(PAGES, "unread")),
 	FIELD(of_app, KNOWN, ANY),
+	FIELD(ages, KNOWN, ALL),
+	FIELD(ages_error_ns, KNOWN, MOST),
+	FIELD(of_ages, KNOWN, ANY),
 	FIELD(rss_bytes, KNOWN, SUM),
 	FIELD(rss_age_ns, KNOWN, MOST),
 	FIELD(cpu_ns, KNOWN, SUM),
@@ -114,6 +127,10 @@ const struct meta_field meta_fields[] = {
 	FIELD(coverage.typed_blocks, KNOWN, SUM, IN_AS(COVERAGE, "typed_blocks")),
 	FIELD(coverage.mistyped_blocks, KNOWN, SUM, IN_AS(COVERAGE, "mistyped_blocks")),
 	FIELD(container, KNOWN, SAME),
+	FIELD(service, KNOWN, SAME),
+	FIELD(version, KNOWN, SAME),
+	FIELD(boot, KNOWN, SAME),
+	FIELD(start_ticks, KNOWN, SINGLE),
 	FIELD(ns_pid, KNOWN, SINGLE),
 	FIELD(parent, OF_SEVERAL, SINGLE),
 	FIELD(windows.count, KNOWN, MOST),
@@ -129,6 +146,10 @@ const struct meta_field meta_fields[] = {
 	FIELD(windows.malloc_blocks, KNOWN, SUM),
 	FIELD(windows.pool_blocks, KNOWN, SUM),
 	FIELD(windows.pool_bytes, KNOWN, SUM),
+	FIELD(windows.allocated_bytes, KNOWN, SINGLE),
+	FIELD(windows.allocated_low, KNOWN, SINGLE),
+	FIELD(windows.allocated_high, KNOWN, SINGLE),
+	FIELD(windows.allocated_by_work, KNOWN, SINGLE),
 	EXTRA(ALLOCATED, known),
 	EXTRA(ALLOCATED, gaps),
 	EXTRA(FREED, known),
@@ -142,6 +163,7 @@ const struct meta_field meta_fields[] = {
 	FIELD(sole_thread_name[EVENT_LAYER_PYTHON], KNOWN, SINGLE),
 	FIELD(sole_thread_name[EVENT_LAYER_NATIVE], KNOWN, SINGLE),
 	FIELD(tasks, KNOWN, ALL),
+	FIELD(label, KNOWN, SAME),
 	FIELD(peak_after_ns[EVENT_LAYER_PYTHON], KNOWN, SINGLE),
 	FIELD(peak_after_ns[EVENT_LAYER_NATIVE], KNOWN, SINGLE),
 	FIELD(at_peak, KNOWN, OTHER),
@@ -196,7 +218,7 @@ const struct meta_loss meta_losses[LOSS_COUNT] = {
 };
 /* clang-format on */
 
-int meta_is_text(const struct meta_field *field)
+bool meta_is_text(const struct meta_field *field)
 {
 	return field->size > sizeof(uint64_t);
 }
@@ -228,7 +250,7 @@ const char *meta_text(const struct snapshot_meta *meta, const struct meta_field 
 	return (const char *)meta + field->offset;
 }
 
-int meta_is_known(const struct snapshot_meta *meta, const struct meta_field *field)
+bool meta_is_known(const struct snapshot_meta *meta, const struct meta_field *field)
 {
 	return meta_is_text(field) ? meta_text(meta, field)[0] != 0 : meta_number(meta, field) != 0;
 }

@@ -7,6 +7,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -35,6 +36,7 @@ enum meta_json {
 	META_JSON_NONE,
 	META_JSON_COVERAGE,
 	META_JSON_ENDING,
+	META_JSON_PAGES,
 	META_JSON_NOT_SEEN,
 	META_JSON_DROPPED, /* of the same object, if it is not 0 */
 };
@@ -74,11 +76,11 @@ extern const struct meta_field meta_fields[];
 extern const size_t meta_field_count;
 
 /* A text is as long as its array, which is filled up with zeros. All else is a number. */
-int meta_is_text(const struct meta_field *field);
+bool meta_is_text(const struct meta_field *field);
 uint64_t meta_number(const struct snapshot_meta *meta, const struct meta_field *field);
 void meta_number_set(struct snapshot_meta *meta, const struct meta_field *field, uint64_t number);
 const char *meta_text(const struct snapshot_meta *meta, const struct meta_field *field);
 /* Is it not 0 or ""? */
-int meta_is_known(const struct snapshot_meta *meta, const struct meta_field *field);
+bool meta_is_known(const struct snapshot_meta *meta, const struct meta_field *field);
 /* Adds what one more process has to the sum. */
 void meta_add(struct snapshot_meta *sum, const struct snapshot_meta *one);

@@ -27,7 +27,9 @@ int remap_begin(struct remap *remap, const struct snapshot *from, struct builder
 	remap->strings = indices_new(strings_count(from->strings));
 	remap->tracebacks = indices_new(from->traceback_count);
 	remap->frames = calloc(longest, sizeof(*remap->frames));
-	int err = remap->strings && remap->tracebacks && remap->frames ? 0 : -ENOMEM;
+	remap->natives = calloc(from->binary_count + 1, sizeof(*remap->natives));
+	int err = remap->strings && remap->tracebacks && remap->frames && remap->natives ? 0
+											 : -ENOMEM;
 
 	for (size_t i = 0; !err && i < from->thread_count; i++)
 		err = builder_thread(to, from->threads[i].tid, from->threads[i].name);
@@ -45,6 +47,23 @@ static int string_remap(struct remap *remap, uint32_t *id)
 		err = strings_intern(remap->to->snapshot->strings, text, strlen(text), known);
 	}
 	*id = *known;
+	return err;
+}
+
+static int native_remap(struct remap *remap, uint16_t *native)
+{
+	uint16_t *known = &remap->natives[*native - SNAPSHOT_NATIVE - 1];
+	int err = 0;
+
+	if (!*known) {
+		struct snapshot_binary binary =
+			remap->from->binaries[*native - SNAPSHOT_NATIVE - 1];
+
+		err = string_remap(remap, &binary.path)
+			      ?: string_remap(remap, &binary.build_id)
+			      ?: builder_binary(remap->to, &binary, known);
+	}
+	*native = *known;
 	return err;
 }
 
@@ -76,6 +95,8 @@ static int traceback_add(struct remap *remap, uint32_t index, uint32_t *added)
 		*frame = remap->from->frames[traceback->first + i];
 		err = string_remap(remap, &frame->filename)
 			      ?: string_remap(remap, &frame->function);
+		if (!err && frame->native > SNAPSHOT_NATIVE)
+			err = native_remap(remap, &frame->native);
 	}
 	if (total != SNAPSHOT_TOTAL_UNKNOWN)
 		total -= first;
@@ -103,5 +124,6 @@ void remap_end(struct remap *remap)
 	free(remap->strings);
 	free(remap->tracebacks);
 	free(remap->frames);
+	free(remap->natives);
 	*remap = (struct remap){0};
 }

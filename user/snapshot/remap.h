@@ -13,6 +13,7 @@ struct remap {
 	struct builder *to;
 	/* index in from -> index in to; UINT32_MAX: not copied yet */
 	uint32_t *strings, *tracebacks;
+	uint16_t *natives; /* of binaries: snapshot_frame.native in to; 0: not copied yet */
 	struct snapshot_frame *frames; /* buffer for one traceback */
 	/*
 	 * Borrowed. Tracebacks start at the application's most recent frame. NULL: unchanged. Its

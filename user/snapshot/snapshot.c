@@ -18,6 +18,7 @@ void snapshot_free(struct snapshot *snapshot)
 		return;
 	strings_free(snapshot->strings);
 	free(snapshot->frames);
+	free(snapshot->binaries);
 	free(snapshot->tracebacks);
 	free(snapshot->traces);
 	free(snapshot->estimates);
@@ -32,6 +33,7 @@ size_t snapshot_memory(const struct snapshot *snapshot)
 {
 	size_t bytes = sizeof(*snapshot) + strings_memory(snapshot->strings) +
 		       snapshot->frame_count * sizeof(*snapshot->frames) +
+		       snapshot->binary_count * sizeof(*snapshot->binaries) +
 		       snapshot->traceback_count * sizeof(*snapshot->tracebacks) +
 		       snapshot->trace_count * sizeof(*snapshot->traces) +
 		       snapshot->estimate_count * sizeof(*snapshot->estimates) +
@@ -57,6 +59,7 @@ void snapshot_fit(struct snapshot *snapshot)
 {
 	strings_fit(snapshot->strings);
 	FIT(frames, frame_count);
+	FIT(binaries, binary_count);
 	FIT(tracebacks, traceback_count);
 	FIT(traces, trace_count);
 	FIT(estimates, estimate_count);
@@ -87,6 +90,7 @@ static const char *const layer_names[EVENT_LAYERS] = {
 	[EVENT_LAYER_PYTHON] = "python",
 	[EVENT_LAYER_NATIVE] = "native",
 	[EVENT_LAYER_MMAP] = "mmap",
+	[EVENT_LAYER_PAGES] = "pages",
 };
 
 const char *event_layer_name(enum event_layer layer)
@@ -185,7 +189,7 @@ const struct snapshot_trace *snapshot_own_next(const struct snapshot *snapshot,
 	return NULL;
 }
 
-int snapshot_has_children(const struct snapshot *snapshot)
+bool snapshot_has_children(const struct snapshot *snapshot)
 {
 	for (size_t i = 0; i < snapshot_process_count(snapshot); i++)
 		if (snapshot_process(snapshot, i)->parent)
@@ -193,13 +197,21 @@ int snapshot_has_children(const struct snapshot *snapshot)
 	return 0;
 }
 
-int snapshot_is_unread(const struct snapshot_meta *meta)
+bool snapshot_is_unread(const struct snapshot_meta *meta)
 {
 	return meta->unread_ns >=
 	       (strcmp(meta->moment, "running") ? READ_JUST_NOW_NS : READ_LATELY_NS);
 }
 
-int snapshot_has_native_frames(const struct snapshot *snapshot)
+const struct snapshot_binary *snapshot_binary(const struct snapshot *snapshot,
+					      const struct snapshot_frame *frame)
+{
+	return frame->native > SNAPSHOT_NATIVE
+		       ? &snapshot->binaries[frame->native - SNAPSHOT_NATIVE - 1]
+		       : NULL;
+}
+
+bool snapshot_has_native_frames(const struct snapshot *snapshot)
 {
 	for (size_t i = 0; i < snapshot->frame_count; i++)
 		if (snapshot->frames[i].native)
@@ -207,7 +219,7 @@ int snapshot_has_native_frames(const struct snapshot *snapshot)
 	return 0;
 }
 
-int snapshot_is_growth(const struct snapshot *snapshot)
+bool snapshot_is_growth(const struct snapshot *snapshot)
 {
 	return !strcmp(snapshot->meta.mode, "growth");
 }
@@ -222,7 +234,7 @@ int snapshot_frees_by_walk(const struct snapshot *snapshot)
 	return 0;
 }
 
-int snapshot_has_extra(const struct snapshot_meta *meta, uint32_t which)
+bool snapshot_has_extra(const struct snapshot_meta *meta, uint32_t which)
 {
 	uint32_t table;
 
@@ -238,6 +250,9 @@ int snapshot_knows(const struct snapshot *snapshot, enum snapshot_extras what)
 {
 	const struct snapshot_extra *extra = &snapshot->meta.extra[what];
 
+	/* What windows tell of allocations are estimates: reports leave them out. */
+	if (what == EXTRA_ALLOCATED && snapshot->meta.windows.count)
+		return 0;
 	return (extra->known & ~extra->gaps) >> snapshot->meta.layer & 1;
 }
 
@@ -260,7 +275,7 @@ const char *snapshot_lifetime_name(enum snapshot_lifetime lifetime)
 	return names[lifetime];
 }
 
-int snapshot_has_layer(const struct snapshot *snapshot, enum event_layer layer)
+bool snapshot_has_layer(const struct snapshot *snapshot, enum event_layer layer)
 {
 	return snapshot->meta.layer == layer || snapshot->meta.layers & 1u << layer;
 }
@@ -279,8 +294,8 @@ struct snapshot snapshot_of_layer(const struct snapshot *snapshot, enum event_la
 			only.layers[SNAPSHOT_EXTRA(i, layer)] =
 				snapshot->layers[SNAPSHOT_EXTRA(i, layer)];
 	}
-	if (layer == EVENT_LAYER_MMAP)
-		meta->sample_bytes = 0; /* only blocks are sampled */
+	if (layer == EVENT_LAYER_MMAP) /* only blocks are sampled, and have ages */
+		meta->sample_bytes = 0, meta->ages = 0;
 	if (layer != EVENT_LAYER_NATIVE)
 		meta->self_sampled = 0;
 	if (layer == meta->layer)
@@ -307,6 +322,7 @@ struct snapshot snapshot_of_older(const struct snapshot *snapshot)
 	first_set(&only, snapshot->layers[SNAPSHOT_OLDER]);
 	memset(only.meta.extra, 0, sizeof(only.meta.extra));
 	only.meta.peak_bytes = only.meta.rounded_blocks = 0;
+	only.meta.ages = 0; /* they are all older */
 	memset(only.meta.unknown, 0, sizeof(only.meta.unknown));
 	return only;
 }
@@ -324,6 +340,7 @@ struct snapshot snapshot_at_peak(const struct snapshot *snapshot)
 	only.meta.at_peak = 1 + snapshot_is_estimated(&only.meta);
 	only.meta.sample_bytes = 0;
 	only.meta.self_sampled = 0;
+	only.meta.ages = 0;
 	only.meta.windows = (struct snapshot_windows){0};
 	return only;
 }
@@ -357,6 +374,7 @@ int snapshot_copy(const struct snapshot *snapshot, struct snapshot **out)
 	copy->meta = snapshot->meta;
 	err = strings_copy(&copy->strings, snapshot->strings, NULL)
 	      ?: COPY(frames, frame_count)
+	      ?: COPY(binaries, binary_count)
 	      ?: COPY(tracebacks, traceback_count)
 	      ?: COPY(traces, trace_count)
 	      ?: COPY(estimates, estimate_count)

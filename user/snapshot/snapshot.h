@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A snapshot: what was live at one moment, like tracemalloc.Snapshot (PEP 454), grouped by equal
- * {traceback, bytes, domain, flags}, together with what was not seen. Immutable once built.
+ * {traceback, bytes, domain, flags, age}, together with what was not seen. Immutable once built.
  *
  * It covers one process, or several processes of one session. Then {process} also distinguishes
  * traces, and each process has meta data besides that of the whole (merge.h).
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -19,9 +20,23 @@
 struct snapshot_frame {
 	uint32_t filename; /* ids in strings */
 	uint32_t function;
-	uint32_t line;    /* 0: unknown */
-	uint16_t native;  /* of C, C++ or Rust; 0: of Python */
+	uint32_t line; /* 0: unknown */
+	/* of C, C++ or Rust: SNAPSHOT_NATIVE, and the index + 1 of its binary; 0: of Python */
+	uint16_t native;
 	uint16_t inlined; /* native code, inlined into the next frame */
+};
+
+#define SNAPSHOT_NATIVE       1u /* of an unknown binary, or of none: [vdso], generated code */
+#define SNAPSHOT_BINARIES_MAX (UINT16_MAX - SNAPSHOT_NATIVE) /* frames of others: SNAPSHOT_NATIVE */
+
+/*
+ * A segment of an executable or shared library that native frames are in. Addresses are the file's
+ * own (vaddr), not those of a process: they are the same wherever the file is loaded.
+ */
+struct snapshot_binary {
+	uint32_t path, build_id; /* ids in strings; the build ID in hex, "" if it has none */
+	uint64_t start, limit;   /* the segment in whole pages; start is below limit */
+	uint64_t offset;         /* of start in the file */
 };
 
 #define SNAPSHOT_TOTAL_UNKNOWN UINT32_MAX /* CPython 3.8's tracemalloc files do not have it */
@@ -49,7 +64,11 @@ struct snapshot_trace {
 	uint32_t flags : 8;
 	/* count is estimated from windows: 1 + its index in estimates; otherwise 0 */
 	uint32_t estimate : 24;
-	uint32_t thread; /* with EXTRA_THREAD: its number; else 0 */
+	union {
+		uint32_t thread; /* with EXTRA_THREAD: its number */
+		/* of all other layers, with meta.ages: in ms (snapshot/ages.h); else 0 */
+		uint32_t age;
+	};
 	/* the same: the asyncio task that it ran, its name in strings; 0: none, or not known */
 	uint32_t task;
 	uint64_t bytes; /* of each block */
@@ -69,7 +88,11 @@ struct snapshot_thread {
 	char name[EVENT_THREAD_NAME]; /* not empty, NUL-terminated */
 };
 
-/* The deviations of an estimated count (snapshot/estimate/calibrate.h), finite. */
+/*
+ * The deviations of an estimated count (snapshot/estimate/calibrate.h), finite. They are kept to an
+ * eighth of a block: equal ones are stored once.
+ */
+#define ESTIMATE_STEPS 8
 struct snapshot_estimate {
 	float deviations[CALIBRATE_DEVIATIONS];
 };
@@ -136,6 +159,22 @@ struct snapshot_table {
 	uint64_t peak_bytes, frees_unknown, replaced;
 };
 
+/*
+ * Of EVENT_LAYER_PAGES: resident bytes, by the last walk of pagemap and the faults since. The lines
+ * have those that are not of before; file, huge, again are parts of them.
+ */
+struct snapshot_pages {
+	uint64_t resident;
+	uint64_t before, before_first; /* resident when the trace began: now still; then */
+	uint64_t unfaulted;            /* became so without a fault; 0 in a sample: not known */
+	uint64_t file;                 /* of files, and shared memory */
+	uint64_t huge;                 /* brought as huge pages */
+	/* known as resident when their last fault was handled: copied on write after a fork, or
+	 * released and touched again between two walks */
+	uint64_t again;
+	uint64_t unread; /* in maps that are too large to be read */
+};
+
 /* A change of the tracing mode. */
 /* How blocks above EVENT_SMALL_BYTES are traced in windows mode. */
 enum snapshot_large {
@@ -172,6 +211,12 @@ struct snapshot_windows {
 	uint64_t pool_blocks, pool_bytes;
 	/* malloc's blocks of more than EVENT_SMALL_BYTES, anybody's; 0: its heap was not walked */
 	uint64_t malloc_blocks;
+	/*
+	 * What was allocated, alive or not (snapshot/estimate/allocated.h): the estimate and its
+	 * 95 % interval; high 0: not known. All 0: nothing is known, or of several processes.
+	 */
+	uint64_t allocated_bytes, allocated_low, allocated_high;
+	uint64_t allocated_by_work; /* 1: else by time, a lower bound */
 };
 
 /* Why the most recent frame of a block is <unknown>. */
@@ -182,8 +227,9 @@ enum snapshot_unknown {
 	UNKNOWN_NO_MEMORY, /* there was no memory for its stack */
 	/* the frame could not be read, or the record of its code object was lost */
 	UNKNOWN_NO_CODE,
-	UNKNOWN_NO_NAME, /* the code object's file name could not be read */
-	UNKNOWN_NO_FILE, /* a native frame whose address is all that is known */
+	UNKNOWN_NO_NAME,  /* the code object's file name could not be read */
+	UNKNOWN_NO_FILE,  /* a native frame whose address is all that is known */
+	UNKNOWN_NO_FAULT, /* a page that has become resident without a fault */
 	SNAPSHOT_UNKNOWNS
 };
 
@@ -200,7 +246,7 @@ enum snapshot_extras {
 
 /* Each a set of 1 << enum event_layer. */
 struct snapshot_extra {
-	uint32_t known; /* snapshot.layers[SNAPSHOT_EXTRA()] holds all of it; */
+	uint32_t known; /* snapshot.layers[SNAPSHOT_EXTRA()] holds all of it, but for: */
 	uint32_t gaps;  /* some of it is not known, in one of the processes */
 };
 
@@ -229,7 +275,12 @@ struct snapshot_meta {
 	uint32_t ns_pid;    /* in its innermost PID namespace; 0: unknown */
 	uint32_t parent;    /* the process whose live blocks it inherited by fork; 0: none */
 	char container[65]; /* "": none, or unknown */
-	int has_exited;     /* then wait_status is valid, as in wait(2) */
+	/* What the process says that it is (proc/process_service.h); "": unknown. */
+	char service[EVENT_SERVICE_TEXT], version[EVENT_SERVICE_TEXT];
+	/* as in struct event_target; "" or 0: unknown */
+	char boot[EVENT_BOOT_TEXT];
+	uint64_t start_ticks;
+	int has_exited; /* then wait_status is valid, as in wait(2) */
 	uint32_t wait_status;
 	uint32_t python_version; /* PY_VERSION_HEX, 0: unknown */
 	uint32_t traceback_limit;
@@ -289,6 +340,7 @@ struct snapshot_meta {
 	 * before is older than the trace
 	 */
 	uint32_t emptied;
+	struct snapshot_pages pages;
 	uint64_t regions_dropped; /* changes of mapped memory that were dropped */
 	/* Dropped for lack of memory (--budget), as in struct trace_counters. */
 	uint64_t blocks_dropped, bytes_dropped;
@@ -312,9 +364,15 @@ struct snapshot_meta {
 	 */
 	uint32_t sole_thread[EVENT_LAYER_TABLES];
 	char sole_thread_name[EVENT_LAYER_TABLES][EVENT_THREAD_NAME]; /* "": not known */
-	int tasks;   /* EXTRA_THREAD tells tasks, too, in each of the processes */
+	int tasks; /* EXTRA_THREAD tells tasks, too, in each of the processes */
+	/* and they are values: "context NAME", "local FUNCTION:NAME"; "": asyncio's tasks */
+	char label[EVENT_LABEL_TEXT];
 	int at_peak; /* traces are those of EXTRA_PEAK (snapshot_at_peak()); 2: estimates */
 	uint64_t allocated_ns; /* the time over which EXTRA_ALLOCATED and EXTRA_FREED count */
+	/* How old blocks are is known, but for mapped memory, to that error (snapshot/ages.h). */
+	int ages;
+	uint64_t ages_error_ns;
+	int of_ages; /* only the blocks of some ages (ages_keep()) */
 };
 
 /*
@@ -336,6 +394,8 @@ struct snapshot {
 	struct strings *strings; /* owned */
 	struct snapshot_frame *frames;
 	size_t frame_count;
+	struct snapshot_binary *binaries;
+	size_t binary_count;
 	struct snapshot_traceback *tracebacks;
 	size_t traceback_count;
 	struct snapshot_trace *traces; /* sorted by process */
@@ -366,7 +426,7 @@ struct snapshot {
 const char *snapshot_mode_name(uint32_t mode);
 /* What follows the mode's name: "", " of large blocks, too" or " without large blocks". Static. */
 const char *snapshot_large_name(uint32_t large);
-/* "python", "native" or "mmap". The inverse returns -1 for other names. */
+/* "python", "native", "mmap" or "pages". The inverse returns -1 for other names. */
 const char *event_layer_name(enum event_layer layer);
 int event_layer_find(const char *name);
 
@@ -377,12 +437,12 @@ int event_layer_find(const char *name);
 size_t snapshot_process_count(const struct snapshot *snapshot);
 const struct snapshot_meta *snapshot_process(const struct snapshot *snapshot, size_t index);
 /* Are there blocks that stand for others? */
-static inline int snapshot_is_sample(const struct snapshot_meta *meta)
+static inline bool snapshot_is_sample(const struct snapshot_meta *meta)
 {
 	return meta->sample_bytes || meta->self_sampled;
 }
 /* Are its figures estimates, from a sample or from windows? */
-static inline int snapshot_is_estimated(const struct snapshot_meta *meta)
+static inline bool snapshot_is_estimated(const struct snapshot_meta *meta)
 {
 	return snapshot_is_sample(meta) || meta->windows.count;
 }
@@ -407,27 +467,30 @@ const struct snapshot_trace *snapshot_own_next(const struct snapshot *snapshot,
 					       struct snapshot_cursor *cursor);
 
 /* Was one of the processes forked by another traced process? */
-int snapshot_has_children(const struct snapshot *snapshot);
+bool snapshot_has_children(const struct snapshot *snapshot);
 /*
  * Is the heap's state older than the snapshot: for an ended process, was there no walk at its end;
  * for a running one, no recent walk? meta.unread_ns is the difference, and coverage_known says
  * whether there was any walk.
  */
-int snapshot_is_unread(const struct snapshot_meta *meta);
+bool snapshot_is_unread(const struct snapshot_meta *meta);
+/* The binary of a native frame; NULL: it is not known, or there is none. */
+const struct snapshot_binary *snapshot_binary(const struct snapshot *snapshot,
+					      const struct snapshot_frame *frame);
 /* Is one of its frames native code? */
-int snapshot_has_native_frames(const struct snapshot *snapshot);
+bool snapshot_has_native_frames(const struct snapshot *snapshot);
 /* Are pools counted instead of blocks? */
-int snapshot_is_growth(const struct snapshot *snapshot);
+bool snapshot_is_growth(const struct snapshot *snapshot);
 /* Is of its freed blocks only known which did not live to the next heap walk (LIFETIME_WALK)? */
 int snapshot_frees_by_walk(const struct snapshot *snapshot);
 /* Has struct snapshot.layers this one beside the first, maybe empty? which: its index. */
-int snapshot_has_extra(const struct snapshot_meta *meta, uint32_t which);
+bool snapshot_has_extra(const struct snapshot_meta *meta, uint32_t which);
 /* Is it known, of the first layer and of all processes? */
 int snapshot_knows(const struct snapshot *snapshot, enum snapshot_extras what);
 /* "temporary", "below 10 ms", … Static. */
 const char *snapshot_lifetime_name(enum snapshot_lifetime lifetime);
 /* Was the layer traced, first or not? */
-int snapshot_has_layer(const struct snapshot *snapshot, enum event_layer layer);
+bool snapshot_has_layer(const struct snapshot *snapshot, enum event_layer layer);
 /*
  * The snapshot with that layer as its first and only one; borrows everything but the structure
  * itself.

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "snapshot/windowed.h"
 
-#include <math.h>
+#include "snapshot/ages.h"
 
-/* Deviations are kept to an eighth of a block: equal ones are stored once. */
-#define STEPS 8
+#include <math.h>
 
 /* Sums of rounded figures, so that their rounding error is carried on. */
 struct rounding {
@@ -26,7 +25,8 @@ static int trace_prepare(struct builder *builder, const struct calibrate_estimat
 
 	for (uint32_t i = 0; i < CALIBRATE_DEVIATIONS; i++)
 		/* 0 is added because -0 is another value to the builder. */
-		estimate.deviations[i] = roundf(row->deviations[i] * STEPS) / STEPS + 0.0f;
+		estimate.deviations[i] =
+			roundf(row->deviations[i] * ESTIMATE_STEPS) / ESTIMATE_STEPS + 0.0f;
 	return builder_estimate(builder, &estimate, trace);
 }
 
@@ -48,7 +48,7 @@ static void windows_set(struct snapshot_windows *windows, const struct calibrate
 }
 
 int windowed_add(struct builder *builder, const struct snapshot_trace *rows,
-		 const struct calibrate_result *result)
+		 const struct calibrate_result *result, int ages)
 {
 	struct rounding rounding = {0}, old_rounding = {0};
 	int err = 0;
@@ -57,6 +57,7 @@ int windowed_add(struct builder *builder, const struct snapshot_trace *rows,
 		struct snapshot_trace trace = rows[i], older = rows[i];
 
 		trace.count = count_round(&rounding, result->rows[i].blocks);
+		older.age = ages ? AGE_BEFORE : AGE_UNKNOWN;
 		older.count = count_round(&old_rounding, result->old_rows[i].blocks);
 		if (trace.count)
 			err = trace_prepare(builder, &result->rows[i], &trace);

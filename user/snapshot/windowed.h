@@ -9,8 +9,8 @@
  * Adds a trace with an estimated count for each row that has one, what is older than the trace by
  * donor, and the figures of the windows (meta.windows). rows: by row of the result, all of a
  * trace but its count. Counts are integers; the rounding error of one row is carried to the next,
- * so that sums are right. Traces whose count is exact (large blocks whose frees were seen) are
- * added by builder_trace() as ever. 0; errors of builder_trace().
+ * so that sums are right. ages: rows have them. Traces whose count is exact (large blocks whose
+ * frees were seen) are added by builder_trace() as ever. 0; errors of builder_trace().
  */
 int windowed_add(struct builder *builder, const struct snapshot_trace *rows,
-		 const struct calibrate_result *result);
+		 const struct calibrate_result *result, int ages);

@@ -66,7 +66,7 @@ static int window_fill(struct window *window, size_t bytes)
 		if (got < 0 && errno == EINTR)
 			continue;
 		if (got < 0)
-			return -errno;
+			return error_errno();
 		if (!got)
 			break;
 		window->end += (size_t)got;
@@ -146,7 +146,7 @@ int capture_read(const char *path, capture_record_fn record, void *context, size
 	error_clear();
 	*records = 0;
 	if (window.fd < 0)
-		return -errno;
+		return error_errno();
 	window.data = malloc(WINDOW_BYTES);
 	if (!window.data)
 		goto out;

@@ -31,6 +31,7 @@ struct trace {
 	struct trace_observed observed;
 	uint64_t orphans;
 	uint32_t reported;               /* the number of answers to live views */
+	int ages;                        /* trace_ages() */
 	struct traceback_frames scratch; /* storage of trace_traceback_at() */
 };
 
@@ -47,33 +48,6 @@ static inline struct process_state *state_running(const struct trace *trace, siz
 	return process && !process->table_kept ? process : NULL;
 }
 
-void state_free_process(struct process_state *process); /* NULL is legal */
-/* The most recent process with that tgid; NULL: none. */
-struct process_state *state_process_of(struct trace *trace, uint32_t tgid);
-/*
- * Starts a process, evicting ended ones if there is no memory. 0; -EBADMSG; -ENOMEM, -EDQUOT: it is
- * dropped (error_set).
- */
-int state_process_begin(struct trace *trace, const struct event_target *event);
-
-/*
- * Ends the process and keeps its last table as a snapshot, or drops it without memory. 0, -ENOMEM.
- */
-int state_end(struct trace *trace, struct process_state *process, enum trace_end end);
-/* The interpreter is finalizing: keeps a snapshot of its table. 0, -ENOMEM. */
-int state_finalize(struct trace *trace, struct process_state *process);
-void state_tgids_begin(struct trace *trace);
-void state_tgids_free(struct trace *trace);
-/* Remembers that the process of this tgid was dropped, so that its later records are not errors. */
-void state_tgid_drop(struct trace *trace, uint32_t tgid);
-int state_tgid_is_dropped(struct trace *trace, uint32_t tgid);
-/* Drops and frees the process. 0, -ENOMEM. */
-int state_discard(struct trace *trace, struct process_state *process);
-/*
- * Drops one ended process: the large one that holds the fewest bytes of its own, or a small one if
- * none is large. 0, -ENOMEM; -ENOENT: no process has ended.
- */
-int state_evict(struct trace *trace);
 /* EVENT_THREAD. 0. */
 int state_thread_name(struct process_state *process, const struct event_thread *event);
 /* EVENT_TASK. 0, -EBADMSG. */
@@ -84,6 +58,8 @@ int state_task(struct process_state *process, const struct event_task *event);
  */
 int state_threads_add(const struct process_state *process, const uint32_t *tracebacks,
 		      struct builder *builder);
+/* Until when the table of the process is valid. */
+uint64_t state_moment_ns(const struct trace *trace, const struct trace_process *info);
 /* The meta data of a snapshot taken now. */
 void state_meta(const struct trace *trace, const struct process_state *process,
 		struct snapshot_meta *meta);

@@ -6,10 +6,12 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "abi/events.h"
+#include "snapshot/estimate/allocated.h"
 #include "trace/process/process_info.h"
 #include "util/account.h"
 #include "util/strings.h"
@@ -65,6 +67,8 @@ void trace_free(struct trace *trace);
  * ones last, down to a quarter of that rest (struct trace_dropped).
  */
 void trace_budget(struct trace *trace, uint64_t bytes);
+/* From here on snapshots tell how old blocks are (snapshot/ages.h). */
+void trace_ages(struct trace *trace);
 /* The session may charge other memory to this account. Borrowed. */
 struct account *trace_account(struct trace *trace);
 
@@ -115,10 +119,12 @@ struct trace_sum {
 };
 /*
  * Adds what is live at each stack of a running process, and what it has allocated, to sums, of
- * trace_stack_count() elements.
+ * trace_stack_count() elements. ages: only blocks of these ages now, and not what was allocated;
+ * mapped memory has none. NULL: all.
  */
+struct ages;
 void trace_sums(const struct trace *trace, size_t process, enum event_layer layer,
-		struct trace_sum *sums);
+		const struct ages *ages, struct trace_sum *sums);
 /*
  * The same of the stacks of which it may have changed since the sums with that number were told:
  * one call for each. 0, what add() returns; -ENODATA: those are not known, trace_sums() tells all.
@@ -152,7 +158,16 @@ int trace_thread_sums(const struct trace *trace, size_t process, enum event_laye
 int trace_thread_named(const struct trace *trace, size_t process, size_t *cursor, uint32_t *tid,
 		       const char **name);
 /* Is it known what each stack has allocated? */
-int trace_has_allocated(const struct trace *trace, size_t process, enum event_layer layer);
+bool trace_has_allocated(const struct trace *trace, size_t process, enum event_layer layer);
+/* By what the last windows of a process have shown; bytes and blocks a second. */
+struct trace_rate {
+	struct allocated_range bytes, blocks;
+	uint64_t span_ns;  /* it is of so long a time; 0: nothing is known yet */
+	double time_share; /* of it in windows */
+	bool by_work;      /* as in struct allocated_scale */
+};
+/* How much a process that is traced in windows allocates, in the layer that they are of. */
+void trace_rate(const struct trace *trace, size_t process, struct trace_rate *out);
 /* The table of live blocks of a layer; NULL: it has none. Borrowed. */
 const struct blocks *trace_blocks(const struct trace *trace, size_t process,
 				  enum event_layer layer);
@@ -180,7 +195,7 @@ int trace_unnamed_next(const struct trace *trace, size_t process, size_t *cursor
  */
 const struct strings *trace_strings(const struct trace *trace, size_t process);
 /* Is a heap walk in progress? It is abandoned if memory runs out. */
-int trace_is_walk(const struct trace *trace, size_t process);
+bool trace_is_walk(const struct trace *trace, size_t process);
 /* The resolved traceback, using all code received so far. Borrowed until the next call or feed. */
 struct trace_traceback trace_traceback_at(struct trace *trace, size_t process, uint32_t traceback);
 
@@ -208,7 +223,8 @@ int trace_meta(const struct trace *trace, size_t process, struct snapshot_meta *
  */
 int trace_snapshot(struct trace *trace, size_t process, int want_final, struct snapshot **out);
 /*
- * Takes one snapshot of all processes (snapshot/merge.h). 0; -ENOENT: there are none; -EFBIG,
- * -EOVERFLOW; -ENOMEM.
+ * Takes one snapshot of all processes (snapshot/merge.h), or of those that run. 0; -ENOENT: there
+ * are none; -EFBIG, -EOVERFLOW; -ENOMEM.
  */
 int trace_snapshot_all(struct trace *trace, int want_final, struct snapshot **out);
+int trace_snapshot_running(struct trace *trace, struct snapshot **out);

@@ -20,11 +20,8 @@ static const char *const moments[] = {
 	[TRACE_EXECED] = "execed",
 };
 
-/*
- * Until when the table is valid. A running process was alive when losses were last reported, even
- * if it had no events.
- */
-static uint64_t moment_ns(const struct trace *trace, const struct trace_process *info)
+/* A running process was alive when losses were last reported, even if it had no events. */
+uint64_t state_moment_ns(const struct trace *trace, const struct trace_process *info)
 {
 	uint64_t loss_ns = trace->loss.header.time_ns;
 
@@ -47,6 +44,9 @@ static void arrays_set(struct snapshot_meta *meta, const struct trace *trace,
 	memcpy(meta->changes, info->changes, sizeof(meta->changes));
 	memcpy(meta->name, info->name, sizeof(meta->name));
 	memcpy(meta->container, info->container, sizeof(meta->container));
+	memcpy(meta->service, info->service, sizeof(meta->service));
+	memcpy(meta->version, info->version, sizeof(meta->version));
+	memcpy(meta->boot, info->boot, sizeof(meta->boot));
 	snprintf(meta->mode, sizeof(meta->mode), "%s", snapshot_mode_name(mode_now(info)));
 	snprintf(meta->moment, sizeof(meta->moment), "%s", moments[info->end]);
 }
@@ -70,12 +70,17 @@ static void extra_set(struct snapshot_meta *meta, const struct process_state *pr
 {
 	const struct trace_process *info = &process->info;
 	uint64_t since_ns = process->activities.since_ns;
+	enum event_layer window_layer = state_window_layer(info);
+	bool windows = info->mode == EVENT_MODE_WINDOWS;
 
 	for (enum snapshot_extras what = 0; what < EXTRAS; what++)
 		for (enum event_layer i = 0; i < EVENT_LAYER_TABLES; i++) {
-			if (state_activity_known(process, what, i))
+			bool known = state_activity_known(process, what, i);
+
+			/* A profile of windows has the same columns before they have shown any. */
+			if (known || (what == EXTRA_ALLOCATED && windows && i == window_layer))
 				meta->extra[what].known |= 1u << i;
-			else
+			if (!known)
 				meta->extra[what].gaps |= info->layers & 1u << i;
 		}
 	for (size_t i = 0; i < EVENT_LAYER_TABLES; i++)
@@ -87,8 +92,35 @@ static void extra_set(struct snapshot_meta *meta, const struct process_state *pr
 		meta->allocated_ns -= since_ns - info->start_ns;
 }
 
+static void pages_set(struct snapshot_meta *meta, const struct process_state *process)
+{
+	const struct pages *pages = &process->pages;
+	struct snapshot_pages *out = &meta->pages;
+	struct page_run run;
+
+	meta->unread_ns = process->info.end_ns -
+			  (pages->walked_ns ? pages->walked_ns : process->info.start_ns);
+	out->before_first = pages->before_bytes;
+	out->unread = pages->unread_bytes;
+	for (size_t cursor = 0; pages_next(pages, &cursor, &run);) {
+		uint64_t bytes = (uint64_t)run.count * EVENT_PAGES_UNIT;
+
+		out->resident += bytes;
+		if ((run.bits & PAGE_STATE) == PAGE_BEFORE) {
+			out->before += bytes;
+			continue;
+		}
+		/* In a sample these are the pages outside it, too. */
+		if ((run.bits & PAGE_STATE) >= PAGE_UNFAULTED && !process->info.sample_bytes)
+			out->unfaulted += bytes;
+		out->file += run.bits & PAGE_FILE ? bytes : 0;
+		out->huge += run.bits & PAGE_HUGE ? bytes : 0;
+		out->again += run.bits & PAGE_AGAIN ? bytes : 0;
+	}
+}
+
 /* A process that has not run since the last heap walk has not changed its heap. */
-static int is_as_walked(const struct trace_process *info)
+static bool is_as_walked(const struct trace_process *info)
 {
 	return info->coverage.time_ns && info->cost_ns >= info->coverage.time_ns &&
 	       info->walked_cpu_ns == info->cpu_ns;
@@ -102,11 +134,12 @@ void state_meta(const struct trace *trace, const struct process_state *process,
 	static const struct trace_table none;
 	enum event_layer layer = trace_first_layer(info);
 	const struct trace_table *table = layer < EVENT_LAYER_TABLES ? &info->tables[layer] : &none;
-	uint64_t duration = moment_ns(trace, info) - info->start_ns;
+	uint64_t duration = state_moment_ns(trace, info) - info->start_ns;
 
 	*meta = (struct snapshot_meta){
 		.pid = info->tgid,
 		.ns_pid = info->ns_pid,
+		.start_ticks = info->start_ticks,
 		.parent = info->parent,
 		.has_exited = info->end == TRACE_EXITED,
 		.wait_status = info->exit_code,
@@ -141,7 +174,9 @@ void state_meta(const struct trace *trace, const struct process_state *process,
 		.change_count = info->change_count,
 		.changes_dropped = info->changes_dropped,
 		.budget_permille = info->budget_permille,
+		.ages = trace->ages,
 	};
+	memcpy(meta->label, info->label, sizeof(meta->label));
 	if (info->cost_ns && info->probes_ns != EVENT_COST_UNKNOWN) {
 		meta->cpu_ns = info->cpu_ns;
 		meta->wait_ns = info->wait_ns;
@@ -150,8 +185,10 @@ void state_meta(const struct trace *trace, const struct process_state *process,
 	if (state_needs_walk(info) && meta->layer == EVENT_LAYER_PYTHON && !is_as_walked(info))
 		meta->unread_ns =
 			info->end_ns - (coverage->time_ns ? coverage->time_ns : info->start_ns);
-	if (info->rss_bytes && moment_ns(trace, info) > info->rss_ns)
-		meta->rss_age_ns = moment_ns(trace, info) - info->rss_ns;
+	if (info->rss_bytes && state_moment_ns(trace, info) > info->rss_ns)
+		meta->rss_age_ns = state_moment_ns(trace, info) - info->rss_ns;
+	if (layer == EVENT_LAYER_PAGES)
+		pages_set(meta, process);
 	extra_set(meta, process);
 	counters_set(meta, &info->counters);
 	arrays_set(meta, trace, info);
@@ -199,6 +236,24 @@ uint64_t trace_orphans(const struct trace *trace)
 	return trace->orphans;
 }
 
+static struct trace_table pages_live(const struct process_state *state)
+{
+	struct trace_table live = {0};
+	struct page_run run;
+
+	for (size_t cursor = 0; pages_next(&state->pages, &cursor, &run);)
+		if (state_pages_count(state, run.bits))
+			live.live_blocks += run.count;
+	live.live_bytes = live.live_blocks * EVENT_PAGES_UNIT;
+	if (state->info.sample_bytes) {
+		double chance = estimate_chance(state->info.sample_bytes, EVENT_PAGES_UNIT);
+
+		live.live_blocks = (uint64_t)((double)live.live_blocks / chance + 0.5);
+		live.live_bytes = live.live_blocks * EVENT_PAGES_UNIT;
+	}
+	return live;
+}
+
 struct trace_table trace_live(const struct trace *trace, size_t process, enum event_layer layer)
 {
 	const struct process_state *state = trace->processes[process];
@@ -216,6 +271,8 @@ struct trace_table trace_live(const struct trace *trace, size_t process, enum ev
 		}
 		return live;
 	}
+	if (layer == EVENT_LAYER_PAGES)
+		return pages_live(state);
 	live = state->info.tables[layer];
 	/* Where heap walks find deaths, peak_bytes is only updated by a walk. */
 	if (live.peak_bytes < live.live_bytes)
@@ -251,7 +308,7 @@ const struct strings *trace_strings(const struct trace *trace, size_t process)
 	return state && state->strings ? state->strings : trace->strings;
 }
 
-int trace_is_walk(const struct trace *trace, size_t process)
+bool trace_is_walk(const struct trace *trace, size_t process)
 {
 	return trace_process_at(trace, process) && trace->processes[process]->census.running;
 }

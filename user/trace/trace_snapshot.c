@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "snapshot/ages.h"
 #include "snapshot/builder.h"
 #include "snapshot/estimate.h"
 #include "snapshot/merge.h"
@@ -37,11 +38,35 @@ static void regions_sum(const struct regions *regions, struct trace_sum *sums, s
 	}
 }
 
-int trace_has_allocated(const struct trace *trace, size_t index, enum event_layer layer)
+static void pages_sum(const struct process_state *process, struct trace_sum *sums)
+{
+	uint64_t mean = process->info.sample_bytes;
+	double chance = mean ? estimate_chance(mean, EVENT_PAGES_UNIT) : 1;
+	struct page_run run;
+
+	for (size_t cursor = 0; pages_next(&process->pages, &cursor, &run);) {
+		if (!state_pages_count(process, run.bits) || run.stack >= process->stack_count)
+			continue;
+		sums[run.stack].size += run.count * EVENT_PAGES_UNIT / chance;
+		sums[run.stack].count += run.count / chance;
+	}
+}
+
+bool trace_has_allocated(const struct trace *trace, size_t index, enum event_layer layer)
 {
 	const struct process_state *process = state_running(trace, index);
 
-	return process && state_activity_known(process, EXTRA_ALLOCATED, layer);
+	return process && process->info.mode != EVENT_MODE_WINDOWS &&
+	       state_activity_known(process, EXTRA_ALLOCATED, layer);
+}
+
+void trace_rate(const struct trace *trace, size_t index, struct trace_rate *out)
+{
+	const struct process_state *process = state_running(trace, index);
+
+	*out = (struct trace_rate){0};
+	if (process)
+		state_window_allocs_rate(process, out);
 }
 
 static void activity_add(const struct activity *activity, int live, struct trace_sum *sum)
@@ -64,29 +89,38 @@ static void activities_sum(const struct process_state *process, enum event_layer
 	}
 }
 
-static int is_sampled(const struct process_state *process, enum event_layer layer)
+static bool is_sampled(const struct process_state *process, enum event_layer layer)
 {
 	return process->info.sample_bytes || (layer == EVENT_LAYER_NATIVE && process->weights);
 }
 
 /* Do the activities say what is alive? With sampling they are rounded more than once. */
-static int is_live_known(const struct process_state *process, enum event_layer layer)
+static bool is_live_known(const struct process_state *process, enum event_layer layer)
 {
 	return state_activity_known(process, EXTRA_PEAK, layer) && !is_sampled(process, layer);
 }
 
-struct windows_sum {
+/* What is to be summed up: of all blocks, or with ages of some at a moment. */
+struct aged_sums {
 	struct trace_sum *sums;
 	size_t count;
+	const struct ages *ages;
+	uint64_t moment_ns;
 };
 
-static int rows_sum(void *context, const struct snapshot_trace *rows,
-		    const struct calibrate_result *result)
+static bool is_of_age(const struct aged_sums *out, uint64_t age_ns)
 {
-	const struct windows_sum *out = context;
+	return !out->ages || (age_ns >= out->ages->least_ns && age_ns <= out->ages->most_ns);
+}
+
+static int rows_sum(void *context, const struct snapshot_trace *rows,
+		    const struct calibrate_result *result, uint64_t ages_error_ns)
+{
+	const struct aged_sums *out = context;
+	(void)ages_error_ns;
 
 	for (size_t i = 0; i < result->row_count; i++) {
-		if (rows[i].traceback >= out->count)
+		if (rows[i].traceback >= out->count || !is_of_age(out, rows[i].age * AGE_UNIT_NS))
 			continue;
 		out->sums[rows[i].traceback].size += result->rows[i].blocks * (double)rows[i].bytes;
 		out->sums[rows[i].traceback].count += result->rows[i].blocks;
@@ -95,16 +129,16 @@ static int rows_sum(void *context, const struct snapshot_trace *rows,
 }
 
 /* What a report says, by stack. 0; -ENOMEM, and nothing was added. */
-static int windows_sum(const struct process_state *process, struct trace_sum *sums)
+static int windows_sum(const struct process_state *process, struct aged_sums *out)
 {
-	struct windows_sum out = {sums, process->stack_count};
 	uint32_t *stacks = calloc(process->stack_count + 1, sizeof(*stacks));
 	int err = -ENOMEM;
 
 	for (uint32_t i = 0; stacks && i < process->stack_count; i++)
 		stacks[i] = i;
 	if (stacks)
-		err = trace_windowed_estimate(process, stacks, rows_sum, &out);
+		err = trace_windowed_estimate(process, stacks, out->ages ? out->moment_ns : 0,
+					      rows_sum, out);
 	free(stacks);
 	return err;
 }
@@ -121,7 +155,7 @@ static int state_block_stands(const struct process_state *process, enum event_la
 
 /* estimated: without the blocks that estimates cover. */
 static void blocks_sum(const struct process_state *process, enum event_layer layer, int estimated,
-		       struct trace_sum *sums)
+		       const struct aged_sums *out)
 {
 	int sampled = is_sampled(process, layer);
 	const struct block *block;
@@ -130,34 +164,46 @@ static void blocks_sum(const struct process_state *process, enum event_layer lay
 	     process->blocks[layer] && (block = blocks_next(process->blocks[layer], &cursor));) {
 		double chance = sampled ? state_chance(process, layer, block) : 1;
 
-		if (block->stack >= process->stack_count ||
-		    (estimated && state_block_stands(process, layer, block)))
+		uint64_t born_ns = state_birth_ns(process, block);
+
+		if (block->stack >= out->count ||
+		    (estimated && state_block_stands(process, layer, block)) ||
+		    !is_of_age(out, out->moment_ns > born_ns ? out->moment_ns - born_ns : 0))
 			continue;
-		sums[block->stack].size += (double)block->bytes / chance;
-		sums[block->stack].count += 1 / chance;
+		out->sums[block->stack].size += (double)block->bytes / chance;
+		out->sums[block->stack].count += 1 / chance;
 	}
 }
 
 void trace_sums(const struct trace *trace, size_t index, enum event_layer layer,
-		struct trace_sum *sums)
+		const struct ages *ages, struct trace_sum *sums)
 {
 	const struct process_state *process = state_running(trace, index);
 
 	if (!process)
 		return;
 	if (layer == EVENT_LAYER_MMAP) {
-		regions_sum(&process->regions, sums, process->stack_count);
+		if (!ages)
+			regions_sum(&process->regions, sums, process->stack_count);
 		return;
 	}
-	int live = is_live_known(process, layer);
+	if (layer == EVENT_LAYER_PAGES) {
+		if (!ages)
+			pages_sum(process, sums);
+		return;
+	}
+	struct aged_sums out = {sums, process->stack_count, ages,
+				state_moment_ns(trace, &process->info)};
+	int live = !ages && is_live_known(process, layer);
 
 	if (!live)
 		blocks_sum(process, layer,
 			   process->info.mode == EVENT_MODE_WINDOWS &&
 				   layer == state_window_layer(&process->info) &&
-				   !windows_sum(process, sums),
-			   sums);
-	activities_sum(process, layer, live, sums);
+				   !windows_sum(process, &out),
+			   &out);
+	if (!ages)
+		activities_sum(process, layer, live, sums);
 }
 
 /* What the activities of its stack come to, if it is the first of them that has changed. 1, 0. */
@@ -249,14 +295,24 @@ int trace_snapshot(struct trace *trace, size_t index, int want_final, struct sna
 	return 0;
 }
 
+static bool is_chosen(const struct trace *trace, size_t index, bool running)
+{
+	const struct process_state *process = trace->processes[index];
+
+	return process && (!running || process->info.end == TRACE_RUNNING);
+}
+
 /* Malformed records without a process are counted once, in the merged snapshot. */
-static int processes_merge(struct trace *trace, int want_final, struct builder *builder)
+static int processes_merge(struct trace *trace, int want_final, bool running,
+			   struct builder *builder)
 {
 	int err = 0;
 
 	for (size_t i = 0; !err && i < trace->process_count; i++) {
 		struct snapshot *one;
 
+		if (!is_chosen(trace, i, running))
+			continue;
 		err = trace_snapshot(trace, i, want_final, &one);
 		if (err == -ENOENT) {
 			err = 0;
@@ -271,22 +327,24 @@ static int processes_merge(struct trace *trace, int want_final, struct builder *
 	return err;
 }
 
-int trace_snapshot_all(struct trace *trace, int want_final, struct snapshot **out)
+static int processes_snapshot(struct trace *trace, int want_final, bool running,
+			      struct snapshot **out)
 {
 	struct account account = {.parent = &trace->account};
+	size_t count = 0, last = trace->process_count;
 	struct builder builder;
 
-	if (trace->process_count - trace->free_count <= 1) {
-		size_t only = 0;
-
-		while (only < trace->process_count && !trace->processes[only])
-			only++;
-		return trace_snapshot(trace, only, want_final, out);
-	}
+	for (size_t i = 0; i < trace->process_count; i++)
+		if (is_chosen(trace, i, running)) {
+			last = i;
+			count++;
+		}
+	if (count <= 1)
+		return trace_snapshot(trace, last, want_final, out);
 	int err = builder_begin_in(&builder, &account);
 	if (err)
 		return err;
-	err = processes_merge(trace, want_final, &builder);
+	err = processes_merge(trace, want_final, running, &builder);
 	if (err) {
 		builder_abort(&builder);
 		return err;
@@ -296,7 +354,19 @@ int trace_snapshot_all(struct trace *trace, int want_final, struct snapshot **ou
 	return 0;
 }
 
+int trace_snapshot_all(struct trace *trace, int want_final, struct snapshot **out)
+{
+	return processes_snapshot(trace, want_final, false, out);
+}
+
+int trace_snapshot_running(struct trace *trace, struct snapshot **out)
+{
+	return processes_snapshot(trace, 1, true, out);
+}
+
 /* --- trace snapshot --------------------------------------------------------------------------- */
+
+#define BIRTH_ERROR_NS 10000000u /* a kernel tick at most (abi/events.h) */
 
 /*
  * The state of taking one snapshot. Both maps are indexed by id in the trace and hold UINT32_MAX
@@ -305,11 +375,14 @@ int trace_snapshot_all(struct trace *trace, int want_final, struct snapshot **ou
 struct snapshot_job {
 	struct trace *trace;
 	struct process_state *process;
+	uint64_t moment_ns;
 	struct account account; /* of the builder */
 	struct builder builder;
 	uint32_t *strings;
 	uint32_t string_count;
 	uint32_t *tracebacks;
+	uint16_t
+		*natives; /* of the process's binaries: native in the snapshot; 0: not mapped yet */
 	uint64_t unread, unnamed; /* Python frames; native frames */
 	uint64_t slow;            /* native frames */
 	struct stack_ends ends;
@@ -339,15 +412,34 @@ static int string_map(struct snapshot_job *job, uint32_t id, uint32_t *out)
 	return 0;
 }
 
+static int native_map(struct snapshot_job *job, uint16_t native, uint16_t *out)
+{
+	int err = 0;
+
+	*out = native;
+	if (native <= SNAPSHOT_NATIVE)
+		return 0;
+	native -= SNAPSHOT_NATIVE + 1;
+	if (!job->natives[native]) {
+		struct snapshot_binary binary = job->process->binaries[native];
+
+		err = string_map(job, binary.path, &binary.path)
+			      ?: string_map(job, binary.build_id, &binary.build_id)
+			      ?: builder_binary(&job->builder, &binary, &job->natives[native]);
+	}
+	*out = job->natives[native];
+	return err;
+}
+
 static int frame_map(struct snapshot_job *job, const struct trace_frame *frame,
 		     struct snapshot_frame *out)
 {
 	int err = string_map(job, frame->filename, &out->filename)
-			  ?: string_map(job, frame->function, &out->function);
+			  ?: string_map(job, frame->function, &out->function)
+			  ?: native_map(job, frame->native, &out->native);
 
 	out->line = frame->line;
 	out->inlined = frame->inlined;
-	out->native = frame->native;
 	return err;
 }
 
@@ -407,8 +499,12 @@ static int tracebacks_take(struct snapshot_job *job)
 {
 	const struct process_state *process = job->process;
 	const struct block *block;
+	struct page_run run;
 	int err = 0;
 
+	for (size_t cursor = 0; pages_next(&process->pages, &cursor, &run);)
+		if (state_pages_count(process, run.bits))
+			job->tracebacks[run.stack] = 0;
 	for (size_t layer = 0; layer < EVENT_LAYER_TABLES; layer++)
 		for (size_t cursor = 0; (block = blocks_next(process->blocks[layer], &cursor));)
 			job->tracebacks[block->stack] = 0; /* marks it as in use */
@@ -468,6 +564,16 @@ static int trace_add(struct snapshot_job *job, enum event_layer layer,
 	return 0;
 }
 
+static uint32_t block_age(const struct snapshot_job *job, const struct block *block)
+{
+	uint64_t born_ns = state_birth_ns(job->process, block);
+
+	if (!job->trace->ages || block->born_ms == UINT32_MAX)
+		return AGE_UNKNOWN;
+	return ages_round(job->moment_ns > born_ns ? job->moment_ns - born_ns : 0,
+			  job->moment_ns - job->process->births_ns);
+}
+
 static int blocks_add(struct snapshot_job *job, enum event_layer layer)
 {
 	const struct blocks *blocks = job->process->blocks[layer];
@@ -480,6 +586,7 @@ static int blocks_add(struct snapshot_job *job, enum event_layer layer)
 		struct snapshot_trace trace = {.traceback = job->tracebacks[block->stack],
 					       .domain = block->domain,
 					       .flags = state_block_flags(block),
+					       .age = block_age(job, block),
 					       .bytes = block->bytes,
 					       .count = 1};
 
@@ -518,14 +625,42 @@ static int regions_add(struct snapshot_job *job)
 	return err;
 }
 
+static int pages_add(struct snapshot_job *job)
+{
+	const struct process_state *process = job->process;
+	struct page_run run;
+	int err = 0;
+
+	for (size_t cursor = 0; !err && pages_next(&process->pages, &cursor, &run);) {
+		const struct snapshot_trace trace = {
+			.traceback = job->tracebacks[run.stack],
+			.flags = run.bits & PAGE_INHERITED ? SNAPSHOT_INHERITED : 0,
+			.bytes = EVENT_PAGES_UNIT,
+			.count = run.count};
+		unsigned int why = (run.bits & PAGE_STATE) >= PAGE_UNFAULTED
+					   ? UNKNOWN_NO_FAULT
+					   : job->unknown[run.stack];
+
+		if (!state_pages_count(process, run.bits))
+			continue;
+		err = trace_add(job, EVENT_LAYER_PAGES, &trace);
+		stack_bytes_count(job, run.stack, trace.bytes * trace.count);
+		job->unknowns[why].blocks += trace.count;
+		job->unknowns[why].bytes += trace.bytes * trace.count;
+	}
+	return err;
+}
+
 static int layers_add(struct snapshot_job *job)
 {
 	int err = tracebacks_take(job) ?: blocks_add(job, EVENT_LAYER_PYTHON);
 
 	if (!err && job->process->info.mode == EVENT_MODE_WINDOWS)
-		err = trace_windowed_add(job->process, job->tracebacks, &job->builder);
+		err = trace_windowed_add(job->process, job->tracebacks,
+					 job->trace->ages ? job->moment_ns : 0, &job->builder);
 	return err ?: blocks_add(job, EVENT_LAYER_NATIVE)
 			?: regions_add(job)
+			?: pages_add(job)
 			?: activities_add(job);
 }
 
@@ -555,7 +690,9 @@ static void layer_sort(struct snapshot_layer *layer, int apart)
 	if (layer->trace_count)
 		qsort(layer->traces, layer->trace_count, sizeof(*layer->traces), trace_compare);
 	for (size_t i = 0; i < layer->trace_count && !apart; i++) {
-		if (count && !trace_compare(&layer->traces[count - 1], &layer->traces[i]))
+		/* Each estimate has an error of its own. */
+		if (count && !layer->traces[i].estimate && !layer->traces[count - 1].estimate &&
+		    !trace_compare(&layer->traces[count - 1], &layer->traces[i]))
 			trace_join(&layer->traces[count - 1], &layer->traces[i]);
 		else
 			layer->traces[count++] = layer->traces[i];
@@ -609,8 +746,10 @@ static void peaks_raise(struct snapshot *snapshot)
 
 int state_snapshot(struct trace *trace, struct process_state *process, struct snapshot **out)
 {
-	struct snapshot_job job = {
-		.trace = trace, .process = process, .account.parent = &trace->account};
+	struct snapshot_job job = {.trace = trace,
+				   .process = process,
+				   .moment_ns = state_moment_ns(trace, &process->info),
+				   .account.parent = &trace->account};
 	int err = builder_begin_in(&job.builder, &job.account);
 
 	if (err)
@@ -619,8 +758,11 @@ int state_snapshot(struct trace *trace, struct process_state *process, struct sn
 	job.strings = map_new(job.string_count);
 	job.tracebacks = map_new(process->stack_count);
 	job.unknown = calloc(process->stack_count, sizeof(*job.unknown));
-	err = job.strings && job.tracebacks && job.unknown ? layers_add(&job) : -ENOMEM;
+	job.natives = calloc(process->binary_count + 1, sizeof(*job.natives));
+	err = job.strings && job.tracebacks && job.unknown && job.natives ? layers_add(&job)
+									  : -ENOMEM;
 	free(job.strings);
+	free(job.natives);
 	free(job.unknown);
 	free(job.tracebacks);
 	if (err) {
@@ -638,6 +780,9 @@ int state_snapshot(struct trace *trace, struct process_state *process, struct sn
 	memcpy(snapshot->meta.sole_thread_name, built.sole_thread_name,
 	       sizeof(built.sole_thread_name));
 	snapshot->meta.windows = built.windows;
+	snapshot->meta.ages_error_ns = built.ages_error_ns;
+	if (trace->ages && snapshot->meta.ages_error_ns < BIRTH_ERROR_NS)
+		snapshot->meta.ages_error_ns = BIRTH_ERROR_NS;
 	snapshot->meta.windows.large = built.windows.count && process->info.large_windowed;
 	snapshot->meta.windows.malloc_blocks = built.windows.count ? large_chunks(process) : 0;
 	memcpy(snapshot->meta.unknown, job.unknowns, sizeof(snapshot->meta.unknown));

@@ -153,7 +153,7 @@ static void sole_set(const struct process_state *process, enum event_layer layer
 }
 
 /* Is all of it one thread's, in no task? */
-static int is_sole(const struct process_state *process, const struct thread_sums *sums)
+static bool is_sole(const struct process_state *process, const struct thread_sums *sums)
 {
 	int sole = sums->count != 0;
 
@@ -239,7 +239,20 @@ int state_threads_add(const struct process_state *process, const uint32_t *trace
  * may start one for each request.
  */
 
-#define TASK_TEXT (UTF8_ENCODED(EVENT_TASK_BYTES) + 16)
+#define TASK_TEXT (4 * UTF8_ENCODED(EVENT_TASK_BYTES) + 16)
+
+/* A bytes object as Python writes it. */
+static size_t raw_text(char *text, const uint8_t *raw, uint32_t bytes, bool is_cut)
+{
+	size_t size = (size_t)sprintf(text, "b'");
+
+	for (uint32_t i = 0; i < bytes; i++)
+		size += (size_t)sprintf(
+			text + size,
+			raw[i] < ' ' || raw[i] > '~' || strchr("'\\", raw[i]) ? "\\x%02x" : "%c",
+			raw[i]);
+	return size + (size_t)sprintf(text + size, "'%s", is_cut ? "…" : "");
+}
 
 /* 0, -ENOMEM, -EDQUOT. */
 static int event_task_intern(struct process_state *process, const struct event_task *event,
@@ -261,11 +274,26 @@ static int event_task_intern(struct process_state *process, const struct event_t
 					(uint64_t)event->number);
 		break;
 	case EVENT_TASK_NAMED:
-		size = utf8_encode(text, event->name, event->kind, bytes);
+		size = utf8_from_python(text, event->name, event->kind, bytes);
 		if (event->bytes > bytes)
 			size += (size_t)snprintf(text + size, sizeof(text) - size, "…");
 		if (!size) /* the empty string's id stands for no task */
 			size = (size_t)snprintf(text, sizeof(text), "\"\"");
+		break;
+	case EVENT_TASK_INT:
+		size = (size_t)snprintf(text, sizeof(text), "%" PRId64, (int64_t)event->number);
+		break;
+	case EVENT_TASK_BOOL:
+		size = (size_t)snprintf(text, sizeof(text), "%s",
+					event->number == 2 ? "None"
+					: event->number    ? "True"
+							   : "False");
+		break;
+	case EVENT_TASK_RAW:
+		size = raw_text(text, event->name, bytes, event->bytes > bytes);
+		break;
+	case EVENT_TASK_OTHER:
+		size = (size_t)snprintf(text, sizeof(text), "(a type that is not read)");
 		break;
 	default:
 		*task = process->unknown;
@@ -278,7 +306,7 @@ int state_task(struct process_state *process, const struct event_task *event)
 {
 	struct thread_entry *thread;
 
-	if (event->how > EVENT_TASK_NAMED ||
+	if (event->how > EVENT_TASK_OTHER ||
 	    (event->how == EVENT_TASK_NAMED &&
 	     ((event->kind != 1 && event->kind != 2 && event->kind != 4) ||
 	      event->bytes % event->kind)))

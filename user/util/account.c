@@ -10,7 +10,7 @@ uint64_t account_left(const struct account *account)
 	return account->limit > account->used ? account->limit - account->used : 0;
 }
 
-static int has_capacity(const struct account *account, size_t bytes)
+static bool has_capacity(const struct account *account, size_t bytes)
 {
 	const struct account *parent = account->parent;
 	uint64_t used, left;
@@ -61,7 +61,7 @@ void account_clear(struct account *account)
 		account_uncharge(account, account->used);
 }
 
-int account_is_full(int err)
+bool account_is_full(int err)
 {
 	return err == -EDQUOT || err == -ENOMEM;
 }

@@ -9,6 +9,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -48,4 +49,4 @@ void account_clear(struct account *account);
  */
 uint64_t account_file_limit(uint64_t bytes, uint32_t ratio);
 /* Whether an error means that something was not kept for lack of memory or quota. */
-int account_is_full(int err);
+bool account_is_full(int err);

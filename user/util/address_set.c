@@ -100,7 +100,7 @@ void address_set_remove(struct address_set *set, uint64_t address)
 		*word &= ~mask;
 }
 
-int address_set_has(const struct address_set *set, uint64_t address)
+bool address_set_has(const struct address_set *set, uint64_t address)
 {
 	uint64_t mask, *word = word_find(set, address, &mask);
 

@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -29,7 +30,7 @@ struct address_set {
  */
 int address_set_add(struct address_set *set, uint64_t address);
 void address_set_remove(struct address_set *set, uint64_t address);
-int address_set_has(const struct address_set *set, uint64_t address);
+bool address_set_has(const struct address_set *set, uint64_t address);
 size_t address_set_memory(const struct address_set *set);
 /* Copies a set. out must be empty and may have an account. 0; -ENOMEM, -EDQUOT: out stays empty. */
 int address_set_copy(struct address_set *out, const struct address_set *from);

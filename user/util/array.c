@@ -37,6 +37,8 @@ int array_reserve_in(struct account *account, void *array, size_t *capacity, siz
 	if (count + extra <= *capacity)
 		return 0;
 	size_t grown = *capacity + *capacity / 2 + extra + 8;
+	if (grown < count + extra)
+		grown = count + extra;
 	int err = account_resize(account, *capacity * size, grown * size);
 	if (err)
 		return err;

@@ -9,15 +9,18 @@
 #include <stddef.h>
 
 #define ARRAY_SIZE(array) (sizeof(array) / sizeof((array)[0]))
+/* Behind the last of count items; of none there may be no array. */
+#define ARRAY_END(items, count) ((items) ? (items) + (count) : NULL)
 
 #define HUGE_BYTES (2u << 20) /* of a huge page */
 
 struct account;
 
 /*
- * Makes room for extra more elements of size bytes after count. array is the address of the
- * pointer. The pointer and *capacity may change; both are untouched on failure. 0, -ENOMEM,
- * -EOVERFLOW. The caller frees the array.
+ * Makes room for extra more elements of size bytes after count, which may be above the capacity:
+ * elements between are not initialised. array is the address of the pointer. The pointer and
+ * *capacity may change; both are untouched on failure. 0, -ENOMEM, -EOVERFLOW. The caller frees the
+ * array.
  */
 int array_reserve(void *array, size_t *capacity, size_t count, size_t extra, size_t size);
 /* Room for one more element. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
+#include <errno.h>
 #include <stdint.h>
 #include <time.h>
 
@@ -16,4 +17,15 @@ static inline uint64_t clock_ns(clockid_t clock)
 
 	clock_gettime(clock, &now);
 	return timespec_ns(now);
+}
+
+/* The same of a clock that may be gone, as that of a process that has ended. */
+static inline int clock_read(clockid_t clock, uint64_t *ns)
+{
+	struct timespec now;
+
+	if (clock_gettime(clock, &now))
+		return -ESRCH;
+	*ns = timespec_ns(now);
+	return 0;
 }

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "util/clock.h"
+#include "util/error.h"
 
 #define SECOND_NS 1000000000ull
 
@@ -16,7 +17,7 @@ int descriptor_write(int fd, const void *bytes, size_t size)
 		ssize_t written = write(fd, (const char *)bytes + done, size - done);
 
 		if (written < 0 && errno != EINTR)
-			return -errno;
+			return error_errno();
 		if (written > 0)
 			done += (size_t)written;
 	}

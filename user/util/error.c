@@ -40,6 +40,12 @@ void error_clear(void)
 	last.err = 0;
 }
 
+void error_forget(int err)
+{
+	if (last.err == err)
+		last.err = 0;
+}
+
 static bool is_stored(int err)
 {
 	return last.err == err && last.text[0];
@@ -73,12 +79,13 @@ static void print_line(const char *text)
 
 /*
  * Where descriptors are few, any step may be the one that fails; none of them knows a remedy. A
- * leaf with a reason of its own means another limit.
+ * leaf with a reason of its own means another limit. Any file may be on a read-only file system.
  */
 static const char *remedy_of_number(int err)
 {
-	return err == -EMFILE && !is_stored(err) ? "; allow it more descriptors: ulimit -n 1024"
-						 : "";
+	if (err == -EMFILE && !is_stored(err))
+		return "; allow it more descriptors: ulimit -n 1024";
+	return err == -EROFS ? "; give a path where files can be written" : "";
 }
 
 int error_print(int err, const char *remedy, const char *what, ...)

@@ -14,14 +14,14 @@
 int infile_open(struct infile *file, const char *path)
 {
 	error_clear();
-	*file = (struct infile){.capacity = INFILE_BYTES};
+	*file = (struct infile){.capacity = INFILE_BYTES, .left = UINT64_MAX};
 	file->data = malloc(file->capacity);
 	if (!file->data)
 		return -ENOMEM;
 	file->fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
 	if (file->fd >= 0)
 		return 0;
-	int err = -errno;
+	int err = error_errno();
 	free(file->data);
 	return err;
 }
@@ -54,14 +54,18 @@ int infile_fill(struct infile *file, size_t bytes)
 		return 0;
 	int err = capacity_make(file, bytes);
 	while (!err && file->end < bytes && !file->ended) {
-		ssize_t got = read(file->fd, file->data + file->end, file->capacity - file->end);
+		size_t room = file->capacity - file->end;
+		ssize_t got = read(file->fd, file->data + file->end,
+				   room < file->left ? room : file->left);
 
-		if (got > 0)
+		if (got > 0) {
 			file->end += (size_t)got;
-		else if (!got)
+			file->left -= (uint64_t)got;
+		} else if (!got) {
 			file->ended = 1;
-		else if (errno != EINTR)
-			err = -errno;
+		} else if (errno != EINTR) {
+			err = error_errno();
+		}
 	}
 	return err;
 }

@@ -13,10 +13,16 @@ struct infile {
 	unsigned char *data;
 	size_t at, end, capacity; /* read and not yet consumed: data[at, end) */
 	uint64_t offset;          /* in the file, of data[0] */
+	uint64_t left;            /* bytes that may still be read of the file */
 };
 
 int infile_open(struct infile *file, const char *path); /* 0, -errno */
 void infile_close(struct infile *file);                 /* once, after infile_open() */
+/* The file ends for the reader so many bytes further on. Call it before the first read. */
+static inline void infile_limit(struct infile *file, uint64_t bytes)
+{
+	file->left = bytes;
+}
 /* The same over the caller's bytes, for tests; not to be closed. */
 static inline struct infile infile_memory(unsigned char *data, size_t bytes)
 {

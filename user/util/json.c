@@ -22,7 +22,7 @@ static void character_write(FILE *out, uint32_t c)
 			0xdc00 + ((c - 0x10000) & 0x3ff));
 }
 
-void json_string(FILE *out, const char *text)
+void json_quote(FILE *out, const char *text)
 {
 	putc_unlocked('"', out);
 	while (*text) {
@@ -65,7 +65,7 @@ void json_end(struct json *json)
 void json_text(struct json *json, const char *key, const char *text)
 {
 	if (text)
-		json_string(json_value(json, key), text);
+		json_quote(json_value(json, key), text);
 	else
 		json_none(json, key);
 }
@@ -109,5 +109,5 @@ void json_members(struct json *json, const struct json_number *numbers)
 void json_member(FILE *out, const char *key, const char *value)
 {
 	fprintf(out, "\"%s\": ", key);
-	json_string(out, value);
+	json_quote(out, value);
 }

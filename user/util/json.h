@@ -48,5 +48,5 @@ struct json_number {
 void json_members(struct json *json, const struct json_number *numbers);
 
 /* Of text that is written without the rest: "text", with quotes; "key": "value" */
-void json_string(FILE *out, const char *text);
+void json_quote(FILE *out, const char *text);
 void json_member(FILE *out, const char *key, const char *value);

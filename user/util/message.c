@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "util/message.h"
+#include "util/error.h"
 
 #include <errno.h>
 #include <string.h>
@@ -28,7 +29,7 @@ ssize_t message_send(int socket, const struct iovec *parts, size_t part_count, c
 	do
 		sent = sendmsg(socket, &message, MSG_NOSIGNAL);
 	while (sent < 0 && errno == EINTR);
-	return sent < 0 ? -errno : sent;
+	return sent < 0 ? error_errno() : sent;
 }
 
 ssize_t message_receive(int socket, void *data, size_t bytes, int *fds, size_t fd_max, int *cut)
@@ -41,12 +42,13 @@ ssize_t message_receive(int socket, void *data, size_t bytes, int *fds, size_t f
 				 .msg_controllen = CMSG_SPACE(fd_max * sizeof(int))};
 	ssize_t got;
 
-	memset(fds, 0xff, fd_max * sizeof(*fds));
+	if (fd_max)
+		memset(fds, 0xff, fd_max * sizeof(*fds));
 	do
 		got = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
 	while (got < 0 && errno == EINTR);
 	if (got < 0)
-		return -errno;
+		return error_errno();
 	const struct cmsghdr *header = CMSG_FIRSTHDR(&message);
 	if (header && header->cmsg_type == SCM_RIGHTS) {
 		size_t size = header->cmsg_len - CMSG_LEN(0), room = fd_max * sizeof(*fds);
@@ -65,9 +67,9 @@ int message_child(pid_t *pid, int type, void (*run)(void *context, int socket, p
 	int ends[2];
 
 	if (socketpair(AF_UNIX, type | SOCK_CLOEXEC, 0, ends))
-		return -errno;
+		return error_errno();
 	*pid = fork();
-	int err = *pid < 0 ? -errno : 0;
+	int err = *pid < 0 ? error_errno() : 0;
 	if (!*pid) {
 		close(ends[0]);
 		run(context, ends[1], self);

@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,15 +45,18 @@ static const struct {
 	{"TRACERCP", NULL},          /* a capture */
 	{"trcrheap", NULL},          /* a dump of a heap */
 	{"PERFILE2", NULL},          /* perf.data */
+	{"DTiJ\1", NULL},            /* a jitdump */
 	{"\x80\x04", "tracemalloc"}, /* a pickle of a Snapshot */
 	{"\x80\x03", "tracemalloc"}, /* the same for older Pythons */
 	{"{\"$schema\": ", "speedscope.app/file-format-schema.json"},
 	{"{\"snapshot\":", "\"meta\""},       /* a heap snapshot of V8's form */
 	{"<!doctype html>", "<title>tracer"}, /* our page */
+	{"\n", "\n\6tracer\22"},              /* OTLP: the scope's name and version */
+	{"evidence.json", "ustar"},           /* a bundle of evidence (util/archive.h) */
 };
 
 /* Does the first message of an unpacked profile look like a sample type? */
-static int is_profile(const uint8_t *head, size_t bytes)
+static bool is_profile(const uint8_t *head, size_t bytes)
 {
 	uint8_t first[4] = {0};
 	z_stream stream = {.next_in = (Bytef *)head,
@@ -68,7 +72,7 @@ static int is_profile(const uint8_t *head, size_t bytes)
 }
 
 /* "NAME;NAME 123" or "7f0012345678 40 NAME" */
-static int is_line(const char *line, size_t bytes)
+static bool is_line(const char *line, size_t bytes)
 {
 	size_t digits = 0, address = 0;
 
@@ -83,7 +87,7 @@ static int is_line(const char *line, size_t bytes)
 	       isxdigit((unsigned char)line[address + 1]);
 }
 
-static int is_lines(const char *head, size_t bytes)
+static bool is_lines(const char *head, size_t bytes)
 {
 	size_t lines = 0;
 
@@ -103,7 +107,7 @@ static int is_lines(const char *head, size_t bytes)
 }
 
 /* 1: the file is empty, or begins as one of the formats that are written here. fd is readable. */
-static int outfile_is_own(int fd)
+static bool outfile_is_own(int fd)
 {
 	char head[HEAD_BYTES + 1];
 	ssize_t bytes = pread(fd, head, HEAD_BYTES, 0);
@@ -193,7 +197,7 @@ static int lock_temporary(const struct outfile *file)
 	return fstat(file->fd, &st) || st.st_nlink;
 }
 
-static int is_temporary(const char *name)
+static bool is_temporary(const char *name)
 {
 	char again[TEMPORARY_BYTES + 1];
 	uint64_t number;
@@ -246,7 +250,7 @@ static int create_temporary(struct outfile *file)
 		 * first.
 		 */
 		if (getrandom(&number, sizeof(number), 0) != sizeof(number))
-			return -errno;
+			return error_errno();
 		snprintf(file->temporary, sizeof(file->temporary), TEMPORARY, number);
 		file->fd = openat(file->directory, file->temporary,
 				  O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
@@ -259,8 +263,7 @@ static int create_temporary(struct outfile *file)
 		file->fd = -1;
 	}
 	file->temporary[0] = '\0';
-	return error_set(-errno, "cannot create a file beside '%s': %s", file->path,
-			 strerror(errno));
+	return error_set(-errno, "cannot create a file in its directory: %s", strerror(errno));
 }
 
 static int file_new(struct outfile **out, const char *path)
@@ -319,7 +322,7 @@ int outfile_beside(struct outfile **out, const struct outfile *like, const char 
 		return err;
 	file->name = lent ? like->name : file->path + (like->name - like->path);
 	file->directory = fcntl(like->directory, F_DUPFD_CLOEXEC, 0);
-	return file_begin(out, file, file->directory < 0 ? -errno : 0);
+	return file_begin(out, file, file->directory < 0 ? error_errno() : 0);
 }
 
 int outfile_again(struct outfile **out, const struct outfile *like)
@@ -396,7 +399,7 @@ int outfile_open_at(struct outfile **out, int directory, const char *name, const
 		return err;
 	file->name = name;
 	file->directory = fcntl(directory, F_DUPFD_CLOEXEC, 0);
-	return file_begin(out, file, file->directory < 0 ? -errno : 0);
+	return file_begin(out, file, file->directory < 0 ? error_errno() : 0);
 }
 
 int outfile_fd(const struct outfile *file)
@@ -467,7 +470,7 @@ static int kept_shift(const struct outfile *file, unsigned int keep)
 			continue;
 		/* Not every file system has hard links. */
 		if (renameat(at, from, at, to))
-			err = -errno;
+			err = error_errno();
 	}
 	return err;
 }
@@ -490,14 +493,14 @@ static int finish(struct outfile *file)
 
 	/* A file system that cannot sync returns EINVAL. Others report a full disk here. */
 	if (!err && file->temporary[0] && fsync(file->fd) && errno != EINVAL)
-		err = -errno;
+		err = error_errno();
 	return err;
 }
 
 static int take_name(struct outfile *file, unsigned int flags)
 {
 	if (renameat2(file->directory, file->temporary, file->directory, file->name, flags))
-		return -errno;
+		return error_errno();
 	/* After an exchange it is the other file's, which is removed. */
 	if (flags != RENAME_EXCHANGE)
 		file->temporary[0] = '\0';
@@ -521,7 +524,15 @@ int outfile_commit(struct outfile *file)
 	return commit_end(file, err);
 }
 
-int outfile_commit_unless(struct outfile *file, int (*keep)(void *context), void *context)
+int outfile_end(struct outfile *file, int err)
+{
+	if (!err)
+		return outfile_commit(file);
+	outfile_discard(file);
+	return err;
+}
+
+int outfile_commit_unless(struct outfile *file, bool (*keep)(void *context), void *context)
 {
 	int err = finish(file);
 

@@ -8,6 +8,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 
 struct outfile;
@@ -67,7 +68,7 @@ int outfile_commit(struct outfile *file);
  * A file that appears meanwhile is not replaced (-EEXIST). (Where a file system has no flags for
  * renaming, it is replaced, and keep() is not called.)
  */
-int outfile_commit_unless(struct outfile *file, int (*keep)(void *context), void *context);
+int outfile_commit_unless(struct outfile *file, bool (*keep)(void *context), void *context);
 /*
  * The same as outfile_commit(), and the existing file becomes NAME.1, that NAME.2 and so on; keep
  * files are kept, including the new one. NAME exists at every moment. It is an error if one of them
@@ -76,3 +77,5 @@ int outfile_commit_unless(struct outfile *file, int (*keep)(void *context), void
 int outfile_rotate(struct outfile *file, unsigned int keep);
 /* removes the temporary file and frees; NULL is legal */
 void outfile_discard(struct outfile *file);
+/* The end of writing: discards the file if that has failed, else commits it. 0; err; -errno. */
+int outfile_end(struct outfile *file, int err);

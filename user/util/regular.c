@@ -77,11 +77,11 @@ static int path_open(int directory, const char *path, uint64_t flags, uint64_t r
 	struct open_how how = {.flags = flags | O_CLOEXEC, .resolve = resolve};
 	int fd = (int)syscall(SYS_openat2, directory, path, &how, sizeof(how));
 
-	return fd < 0 ? -errno : fd;
+	return fd < 0 ? error_errno() : fd;
 }
 
 /* Is a file system with this device mounted where we are, as this type? */
-static int is_mounted_here(dev_t device, const char *type)
+static bool is_mounted_here(dev_t device, const char *type)
 {
 	_cleanup_(fclosep) FILE *mounts = fopen("/proc/self/mountinfo", "re");
 	size_t capacity = 0;
@@ -101,7 +101,7 @@ static int is_mounted_here(dev_t device, const char *type)
 }
 
 /* Does no use of the file ever wait for another process or machine? */
-static int is_local(int path_fd, const struct stat *file)
+static bool is_local(int path_fd, const struct stat *file)
 {
 	struct statfs system;
 	struct stat root;
@@ -167,7 +167,7 @@ static int content_copy(int from, int to)
 	while (!err && got > 0) {
 		got = read(from, piece, PIECE_BYTES);
 		if (got < 0)
-			err = errno == EINTR ? 0 : -errno;
+			err = errno == EINTR ? 0 : error_errno();
 		else if (done + (uint64_t)got > REGULAR_COPY_MAX)
 			err = -EFBIG;
 		else
@@ -186,7 +186,7 @@ static int content_copy(int from, int to)
 static void copy_answer(int path_fd, int file, struct regular_answer *answer)
 {
 	_cleanup_close_ int copy = (int)syscall(SYS_memfd_create, "tracer-copy", MFD_CLOEXEC);
-	int err = copy < 0 ? -errno : content_copy(file, copy);
+	int err = copy < 0 ? error_errno() : content_copy(file, copy);
 
 	if (!err) {
 		const int fds[] = {copy, path_fd};
@@ -201,7 +201,7 @@ static void file_answer(int path_fd)
 {
 	struct regular_answer answer = {.result = REGULAR_DONE};
 	char link[40];
-	int file, err = fstat(path_fd, &answer.stat)    ? -errno
+	int file, err = fstat(path_fd, &answer.stat)    ? error_errno()
 			: S_ISDIR(answer.stat.st_mode)  ? -EISDIR
 			: S_ISLNK(answer.stat.st_mode)  ? -ELOOP
 			: !S_ISREG(answer.stat.st_mode) ? -EINVAL
@@ -214,7 +214,7 @@ static void file_answer(int path_fd)
 	snprintf(link, sizeof(link), "/proc/self/fd/%d", path_fd);
 	file = open(link, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	if (file < 0)
-		failure_send(-errno);
+		failure_send(error_errno());
 	else if (is_local(path_fd, &answer.stat))
 		answer_send(&answer, &file, 1);
 	else if ((uint64_t)answer.stat.st_size > REGULAR_COPY_MAX)
@@ -235,7 +235,7 @@ static int names_write(int folder, int out, struct regular_answer *answer)
 	int err = 0;
 
 	if (!stream)
-		return fd < 0 ? fd : -errno;
+		return fd < 0 ? fd : error_errno();
 	while (!err && !answer->cut && (entry = readdir(stream))) {
 		size_t size = strlen(entry->d_name) + 1;
 
@@ -252,7 +252,7 @@ static void names_answer(int folder)
 {
 	struct regular_answer answer = {.result = REGULAR_DONE};
 	_cleanup_close_ int out = (int)syscall(SYS_memfd_create, "tracer-names", MFD_CLOEXEC);
-	int err = out < 0 ? -errno : names_write(folder, out, &answer);
+	int err = out < 0 ? error_errno() : names_write(folder, out, &answer);
 
 	if (err)
 		failure_send(err);
@@ -265,7 +265,7 @@ static void local_answer(int fd)
 	struct regular_answer answer = {.result = REGULAR_DONE};
 
 	if (fstat(fd, &answer.stat))
-		answer.result = -errno;
+		answer.result = error_errno();
 	else
 		answer.is_local = is_local(fd, &answer.stat);
 	answer_send(&answer, NULL, 0);
@@ -519,7 +519,7 @@ static int question_ask(const struct regular_question *question, int fd,
 	return err ?: answer->result;
 }
 
-static int is_same_file(const struct stat *a, const struct stat *b)
+static bool is_same_file(const struct stat *a, const struct stat *b)
 {
 	return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
 }
@@ -536,6 +536,18 @@ static struct copy *copy_find(int fd)
 	return NULL;
 }
 
+void regular_forget(void)
+{
+	if (files.pid)
+		close(files.socket);
+	for (size_t i = 0; i < files.count; i++) {
+		close(files.copies[i].copy_fd);
+		close(files.copies[i].origin_fd);
+	}
+	free(files.copies);
+	memset(&files, 0, sizeof(files));
+}
+
 /* Another descriptor of a copy, with an offset of its own. */
 static int copy_open(const struct copy *copy)
 {
@@ -543,7 +555,7 @@ static int copy_open(const struct copy *copy)
 
 	snprintf(link, sizeof(link), "/proc/self/fd/%d", copy->copy_fd);
 	int fd = open(link, O_RDONLY | O_CLOEXEC);
-	return fd < 0 ? -errno : fd;
+	return fd < 0 ? error_errno() : fd;
 }
 
 /* Where a copy of this file is, or is to be; NULL: there is no memory. */
@@ -613,7 +625,7 @@ static int cached_stat(int path_fd, struct statx *out)
 {
 	return statx(path_fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC,
 		     STATX_TYPE | STATX_INO | STATX_SIZE | STATX_MTIME, out)
-		       ? -errno
+		       ? error_errno()
 		       : 0;
 }
 
@@ -650,7 +662,7 @@ int regular_reopen(int path_fd)
 	}
 	snprintf(link, sizeof(link), "/proc/self/fd/%d", path_fd);
 	fd = open(link, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-	return fd < 0 ? -errno : fd;
+	return fd < 0 ? error_errno() : fd;
 }
 
 /* 0; -ENAMETOOLONG. */
@@ -732,12 +744,12 @@ int regular_stat(int fd, struct stat *out)
 	const struct copy *copy = copy_find(fd);
 
 	if (!copy)
-		return fstat(fd, out) ? -errno : 0;
+		return fstat(fd, out) ? error_errno() : 0;
 	*out = copy->file;
 	return 0;
 }
 
-int regular_is_copy(int fd)
+bool regular_is_copy(int fd)
 {
 	return copy_find(fd) != NULL;
 }

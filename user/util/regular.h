@@ -22,6 +22,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/stat.h>
@@ -47,7 +48,13 @@ int regular_stat(int fd, struct stat *out);
  */
 int regular_origin(int fd);
 /* Is it the descriptor of a copy? */
-int regular_is_copy(int fd);
+bool regular_is_copy(int fd);
+
+/*
+ * For a process that was forked and is about to close the descriptors that it has inherited: those
+ * of this module are closed, and their numbers forgotten.
+ */
+void regular_forget(void);
 
 /* A folder, opened with O_PATH, for the functions here. -ENOTDIR; -ETIMEDOUT; -errno. */
 int regular_folder(int directory, const char *path, uint64_t resolve);

@@ -13,7 +13,7 @@
 
 static int shown;
 
-int status_line_is_possible(void)
+bool status_line_is_possible(void)
 {
 	const char *kind = getenv("TERM");
 

@@ -5,13 +5,14 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /*
  * Whether a status line can be shown: stderr is a terminal that can erase a line, and this process
  * is in its foreground. A shell may change the latter at any time. 1, 0.
  */
-int status_line_is_possible(void);
+bool status_line_is_possible(void);
 /* Columns available for it now. */
 size_t status_line_width(void);
 /*

@@ -2,6 +2,7 @@
 /* The end of what was written to a stream. */
 #pragma once
 
+#include "util/error.h"
 #include <errno.h>
 #include <stdio.h>
 
@@ -15,6 +16,6 @@ static inline int stream_flush(FILE *out)
 		return 0;
 	errno = 0;
 	if (fputc('\n', out) == EOF || fflush(out))
-		return errno ? -errno : -EIO;
+		return errno ? error_errno() : -EIO;
 	return -EIO;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "util/terminal.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -146,7 +147,7 @@ static void titles_read(struct table *table, const char *line, size_t bytes)
 	}
 }
 
-static int is_row(const char *line, size_t bytes)
+static bool is_row(const char *line, size_t bytes)
 {
 	return memchr(line, '\t', bytes) != NULL;
 }

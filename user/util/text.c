@@ -109,7 +109,7 @@ char *text_count(char out[32], uint64_t count)
 	return out;
 }
 
-int text_is_plain(const char *text)
+bool text_is_plain(const char *text)
 {
 	static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 				    "0123456789_./@:-";

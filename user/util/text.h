@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -24,4 +25,4 @@ char *text_count(char out[32], uint64_t count);
 #define COUNT_TEXT(count) text_count((char[32]){0}, (count))
 
 /* Is it a word for any shell as it is: a name of a file or type without quotes or spaces? */
-int text_is_plain(const char *text);
+bool text_is_plain(const char *text);

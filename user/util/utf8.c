@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "util/utf8.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -68,7 +69,7 @@ static size_t character_put(char *out, uint32_t c)
 	return 4;
 }
 
-size_t utf8_encode(char *out, const uint8_t *data, uint32_t kind, uint32_t bytes)
+size_t utf8_from_python(char *out, const uint8_t *data, uint32_t kind, uint32_t bytes)
 {
 	size_t size = 0;
 
@@ -160,7 +161,7 @@ static size_t run_bytes(const char *text, size_t bytes, size_t *escape)
 	return run;
 }
 
-static int is_surrogate(const char *text)
+static bool is_surrogate(const char *text)
 {
 	uint32_t c = 0;
 

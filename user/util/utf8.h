@@ -30,6 +30,6 @@ size_t utf8_unescape(char *out, const char *text, size_t bytes);
  * UTF-8 of text as CPython stores it: `kind` bytes a character (1, 2, 4), native order. What is no
  * character, and NUL, becomes U+FFFD. out holds UTF8_ENCODED(bytes). Returns the length.
  */
-size_t utf8_encode(char *out, const uint8_t *data, uint32_t kind, uint32_t bytes);
+size_t utf8_from_python(char *out, const uint8_t *data, uint32_t kind, uint32_t bytes);
 /* 1 when CPython's "surrogatepass" codec decodes the bytes: UTF-8, lone surrogates, no NUL. */
 int utf8_valid(const char *text, size_t bytes);

@@ -32,7 +32,23 @@ def test_help(run_tracer, command, option):
 @pytest.mark.unprivileged
 def test_version(run_tracer):
     done = run_tracer("--version")
-    assert done.returncode == 0 and re.fullmatch(r"tracer \d+\.\d+\.\d+\n", done.stdout)
+    assert done.returncode == 0 and done.stderr == ""
+    first, libraries = done.stdout.splitlines()
+    assert re.fullmatch(r"tracer \d+\.\d+\.\d+( \([0-9a-f]{7,}(-dirty)?\))?", first)
+    for name in (
+        "libbpf",
+        "libdw)",
+        "capstone",
+        "protobuf-c",
+        "jansson",
+        "zlib",
+        "lzma",
+        "zstd",
+        "ncurses",
+        "libmicrohttpd",
+        "libcurl",
+    ):
+        assert re.search(r"[ ,]%s \d+\.\d+" % re.escape(name), libraries), name
 
 
 @pytest.mark.versions()

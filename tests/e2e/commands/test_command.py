@@ -94,7 +94,7 @@ def test_killed_tracer_leaves_the_command_running(trace, any_python, tmp_path):
 
 
 def test_command_that_does_not_exist(run_tracer):
-    assert "/no/such/command" in error_line(run_tracer("--", "/no/such/command", "x"), 1)
+    assert "/no/such/command" in error_line(run_tracer("--", "/no/such/command", "x"), 127)
 
 
 def test_command_that_is_no_program(run_tracer, tmp_path):
@@ -102,7 +102,7 @@ def test_command_that_is_no_program(run_tracer, tmp_path):
     os.chmod(str(tmp_path / "data"), 0o755)
     error_line(run_tracer("--", tmp_path / "data"), 1)
     os.chmod(str(tmp_path / "data"), 0o644)
-    error_line(run_tracer("--", tmp_path / "data"), 1)
+    error_line(run_tracer("--", tmp_path / "data"), 126)
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,50 @@ def test_phases(start, trace, ctl, tracer, run_tracer, tmp_path, python):
     assert target.finish() == 0
 
 
+def test_fleet(start, trace, ctl, run_tracer, tmp_path, any_python):
+    """Several snapshots of one process are one of its fleet: the newest, in whatever order they are
+    given and whichever session has made them. A process of the same program is another one."""
+    target, other = start(any_python, "phases.py"), start(any_python, "phases.py")
+
+    def step(each):
+        each.step()
+        each.expect()
+        each.wait_reading()
+
+    paths = [tmp_path / name for name in ("1", "2", "3", "4", "both")]
+    for number in range(2):
+        run = trace("-p", target.pid, "--mode", "exact")
+        for _ in range(number + 1):  # it grows; then it shrinks and leaks
+            step(target)
+        for path in paths[2 * number : 2 * number + 2]:
+            assert ctl(target.pid, "snapshot", path) == [{"snapshot": True}]
+        ctl(target.pid, "stop")
+        run.finish()
+    run = trace("-p", "%d,%d" % (target.pid, other.pid), "-o", paths[4], "--mode", "exact")
+    step(other)
+    run.interrupt()
+    assert run.wait() == 0
+
+    def fleet(*files):
+        words = ("fleet", *files, "--format", "json", "--by", "service")
+        told = json.loads(run_tracer(*words).stdout)
+        (row,) = told["statistics"]
+        return told["snapshots"], told["older"], told["size"], row["highest"]
+
+    (_, _, size, _) = fleet(paths[3])
+    for files in (paths[:4], paths[3::-1]):
+        assert fleet(*files) == (1, 3, size, str(paths[3]))
+    (_, _, both, _) = fleet(paths[4])
+    assert fleet(paths[0], paths[4]) == (1, 1, both, str(paths[4]))
+    # Of an older snapshot of two processes the other one is left.
+    run = trace("-p", target.pid, "-o", tmp_path / "last", "--mode", "exact")
+    run.interrupt()
+    assert run.wait() == 0
+    assert fleet(paths[4], tmp_path / "last") == (2, 1, both, str(paths[4]))
+    text = run_tracer("fleet", *paths[:4]).stdout
+    assert "\n3 older snapshots of a process left out: its newest one counts\n" in text
+
+
 def test_status(start, trace, ctl, run_tracer, any_python):
     """The status has the figures of tracemalloc's get_traced_memory() and related functions. There
     is also a text form."""

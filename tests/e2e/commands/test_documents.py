@@ -17,15 +17,27 @@ import subprocess
 import pytest
 
 import harness
+import schemas
 
 # {pattern: why such a command is not run here}. A pattern that matches no command is an error.
 NOT_RUN = {
-    r"^sudo make demo\b": "installs packages; tests/machines/distros.py runs it in fresh Debians",
+    r"^sudo make deb\b": "installs packages; tests/packages has it",
+    r"^sudo make (static|image)\b": "installs packages; tests/portable has them",
     r" ctl PID watch\b": "needs a terminal; tests/e2e/watch/test_watch.py has one",
+    r"\btracer agent\b": "tests/e2e/agent/ runs it",
+    r"^sudo systemctl ": "needs systemd; tests/packages/ installs the service",
+    r"/var/lib/tracer/": "of an agent; tests/e2e/agent/ has bundles",
     r" -c web-1\b": "needs a container runtime; tests/e2e/targets/test_containers.py and test_runtimes.py have real ones",
+    r"^docker run ": "needs the image; tests/portable/test_image.py has it",
+    r"^docker push ": "needs a registry",
+    r" https://web-": "needs those servers; tests/e2e/agent/test_fleet_urls.py has an agent's",
+    r"^kubectl ": "needs a cluster; tests/portable/test_kubernetes.py runs the same pods",
+    r"^sudo tracer memory --(comm|unshared) ": "needs a service that forks; test_memory_service.py has one",
+    r" --by (context|local)\b": "needs a program with such variables; tests/e2e/python/test_labels.py has one",
     r" --by task\b": "needs CPython 3.14; tests/e2e/python/test_tasks.py has it",
     r" --core core\.": "needs a core file; test_heap_core.py has the kernel's",
 }
+KERNEL = ("events", "stat")
 SECONDS = "1"  # a busy machine makes few snapshots of a recording
 
 
@@ -130,6 +142,7 @@ class Scene:
             "--every",
             "0.02",
         )
+        self.run("-q", "-p", pid, "-d", "5", "--on-memory", "1M", "shop.evidence")
         shutil.copy(self.path("layers.pb.gz"), self.path("snap.pb.gz"))
         shutil.copy(self.path("layers.pb.gz"), self.path("new.pb.gz"))
         self.run("filter", "snap.pb.gz", "--include", "*:1", "-o", "old.pb.gz")
@@ -230,7 +243,8 @@ def scene(tracer, tmp_path_factory):
 
 def keys(value):
     if isinstance(value, dict):
-        return set(value).union(*map(keys, value.values()))
+        # The kernel's own figures have its names.
+        return set(value).union(*(keys(value[key]) for key in value if key not in KERNEL))
     return set().union(*map(keys, value)) if isinstance(value, list) else set()
 
 
@@ -250,6 +264,7 @@ def test_command(scene, command):
     shutil.copy(scene.path("layers.pb.gz"), scene.path("snap.pb.gz"))
     said = scene.run(*scene.shorten(scene.replace(words[1:])))
     if "--format json" in command:
+        schemas.check(words[1:], said)
         for line in said.splitlines():
             unknown = keys(json.loads(line)) - documented_keys()
             assert not unknown, "docs/json.md does not have %s" % sorted(unknown)

@@ -15,7 +15,7 @@ import pytest
 
 from cli_text import listed
 from harness import ROOT, Report, TIMEOUT, environment, pprof, pprof_top, program
-from harness import without_budget
+from harness import wait_until, without_budget
 
 
 def printable(text):
@@ -458,8 +458,19 @@ def test_colour(finished, tracer):
     )
 
 
+@pytest.fixture(scope="module")
+def bundle(tracer, tmp_path_factory):
+    """Of this process, by a threshold that it has reached."""
+    path = tmp_path_factory.mktemp("bundle") / "shop.evidence"
+    command = [tracer, "-p", str(os.getpid()), "--on-memory", "1M", path]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
+        wait_until(path.exists, "the bundle is written")
+        process.terminate()
+    return path
+
+
 @pytest.mark.parametrize("columns", (80, 160))
-def test_width(finished, tracer, columns):
+def test_width(finished, tracer, bundle, columns):
     """No line is wider than the terminal; figures stand below each other. A pipe has tracemalloc's
     words."""
     run, _ = finished
@@ -473,13 +484,17 @@ def test_width(finished, tracer, columns):
         (("heap", *pid, "--retained"), "RETAINED OBJECTS SIZE COUNT WHAT"),
         (("heap", *pid, "--by", "path"), "SIZE COUNT WHAT"),
         (("memory", *pid), "SIZE SHARE COUNT VIRTUAL PART"),
-        (("list",), "PID PARENT USER RSS AGE PYTHON"),
+        (("memory", bundle), "As of "),
+        (("report", bundle), "tracer: evidence of"),
+        (("report", bundle, "-v"), "RSS as of"),
+        (("list",), "PID PARENT"),  # containers of other tests take the room of columns
     ):
         plain = dict(os.environ, NO_COLOR="1")
         lines = on_a_terminal([tracer, *command], plain, columns).decode().splitlines()
         wide = [line for line in lines if len(line) > columns]
         assert all(" " not in line.strip() for line in wide), command
-        assert any(" ".join(line.split()).startswith(title) for line in lines), (command, lines)
+        shown = [" ".join(line.split()) + " " for line in lines]
+        assert any(line.startswith(title) for line in shown), (command, lines)
         piped = subprocess.run([tracer, *command], stdout=subprocess.PIPE, timeout=60).stdout
         assert (b"size" in piped or b"MiB" in piped) and b"\t" not in piped, command
 
@@ -501,7 +516,7 @@ def test_foreign_files_are_kept(finished, run_tracer, tmp_path):
         done = run_tracer(*command, str(notes))
         assert "--force" in done.stderr and done.returncode == 1, done
         assert notes.read_text() == "my notes\n"
-    for kind in ("tracemalloc", "folded", "pprof", "perf", "html", "speedscope"):
+    for kind in ("tracemalloc", "folded", "pprof", "perf", "html", "speedscope", "otlp"):
         for _ in range(2):
             done = run_tracer("export", run.snapshot, "--format", kind, "-o", str(tmp_path / kind))
             assert done.returncode == 0, done.stderr

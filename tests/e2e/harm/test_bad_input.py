@@ -32,7 +32,10 @@ USAGE = (
     ("-b 99999999999999999999", "power of two"),
     ("-m sampling", "census"),
     ("-m other", "census"),
-    ("--layer other", "python, native, mmap or all"),
+    ("--layer other", "python, native, mmap, all or pages"),
+    ("--by context route", "-m census traces all"),
+    ("--by thread --overhead 5 -m census", "-m census traces all"),
+    ("--by local f:x -m growth", "-m census traces all"),
     ("--backend other", "perf"),
     ("--format yaml", "--format"),
     ("--group-by colour", "--group-by"),
@@ -82,7 +85,7 @@ USAGE = (
     ("heap -p 1 --top x", "--top"),
     ("heap -p 1 --group-by lineno", "--help"),
     ("memory", "tracer memory -p PID"),
-    ("memory -p 1,2", "tracer memory -p PID"),
+    ("memory -p 1 x", "tracer memory -p PID"),
     ("memory -p 1 --by type", "--help"),
 )
 
@@ -280,13 +283,23 @@ def test_not_root_with_a_command(open_tracer):
     assert "CAP_" in line and "sudo" in line
 
 
-@pytest.mark.parametrize("name", ("bpf", "perfmon", "sys_ptrace", "sys_admin"))
-def test_capability_missing(start, tracer, any_python, name):
+@pytest.mark.parametrize(
+    "missing", ("-bpf,-sys_admin", "-perfmon,-sys_admin", "-sys_ptrace", "-sys_admin")
+)
+def test_capability_missing(start, tracer, any_python, missing):
     target = start(any_python, "golden.py")
     line = error_line(
-        run_as(("--bounding-set=-" + name, "--inh-caps=-all"), tracer, "-p", target.pid), 1
+        run_as(("--bounding-set=" + missing, "--inh-caps=-all"), tracer, "-p", target.pid), 1
     )
-    assert "CAP_" + name.upper() in line
+    assert "CAP_" + missing[1:].split(",")[0].upper() in line
+
+
+def test_sys_admin_is_enough(start, tracer, any_python):
+    """As in the kernel, it has CAP_BPF and CAP_PERFMON in it, which older container engines lack."""
+    target = start(any_python, "golden.py")
+    rights = ("--bounding-set=-all,+sys_admin,+sys_ptrace", "--inh-caps=-all")
+    done = run_as(rights, tracer, "-p", target.pid, "-d", "1")
+    assert done.returncode == 0 and "tracer: attached to PID %d" % target.pid in done.stderr
 
 
 def test_list_and_doctor_without_root(open_tracer):

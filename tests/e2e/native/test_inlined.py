@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from harness import TIMEOUT, compiled, marked_line, pprof, program, read_report
+from harness import TIMEOUT, compiled, marked_line, native_snapshot, pprof, program, read_report
 
 NAME = "inlined.c"
 FRAMES = [("inner", True), ("middle", True), ("outer", False), ("main", False)]
@@ -15,16 +15,7 @@ FRAMES = [("inner", True), ("middle", True), ("outer", False), ("main", False)]
 def snapshot(tracer, tmp_path_factory):
     folder = tmp_path_factory.mktemp("inlined")
     path = str(folder / "snapshot.pb.gz")
-    built = compiled(folder / "inlined", NAME, "-O2")
-    done = subprocess.run(
-        [tracer, "--layer", "native", "-o", path, "--", built],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        timeout=TIMEOUT,
-    )
-    assert done.returncode == 0, done.stderr
+    native_snapshot(tracer, compiled(folder / "inlined", NAME, "-O2"), path)
     return path
 
 

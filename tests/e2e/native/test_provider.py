@@ -81,7 +81,10 @@ def test_no_trap_on_malloc(start, trace, producer, run_tracer):
     assert "libc.so" not in plan
     run = trace("-p", target.pid, "--layer", "native")
     assert "; 2 probes" in run.stderr
-    assert "otel_memory:mmap is not heard: this probe is not understood" in run.stderr
+    wait_until(
+        lambda: "otel_memory:mmap is not heard: this probe is not understood" in run.stderr,
+        "it is told",
+    )
     account(target)
     assert run.finish().line("otel_program.c", "PLAIN") == (0, 0)
 

@@ -148,7 +148,8 @@ def test_followed(start, trace, tracer, root_python):
     pid = target.expect()["pid"][0]
     target.read_until("again")
     run.wait_attached(2)
-    said = "PID %d is traced without its tasks: CPython %s does not tell" % (pid, older[0])
+    said = "PID %d is traced without what --by asks for: CPython %s does not tell"
+    said %= pid, older[0]
     assert said in run.stderr
     target.step()
     live = target.expect()["K"]

@@ -290,6 +290,88 @@ def test_comm_that_comes(start, trace, any_python, tmp_path):
     assert other.pid not in {p["pid"] for p in run.report().data["processes"]}
 
 
+NAMES_ITSELF = """
+import sys
+print("begun", flush=True)
+while name := sys.stdin.readline().strip():
+    with open("/proc/self/comm", "w") as file:
+        file.write(name)
+    kept = [bytearray(1000) for _ in range(100)]
+    print("named", flush=True)
+"""
+
+
+def test_comm_that_is_set(start, trace, any_python):
+    """Processes that name themselves: one that ran before the trace, and one that began in it and
+    was seen under its program's name."""
+    name = "t" + secrets.token_hex(3)
+    known = start(any_python, None, "-c", NAMES_ITSELF, ready=False)
+    known.read_until("begun")
+    run = trace("--comm", name, attached=False)
+    wait_until(lambda: "waiting for one to start" in run.stderr, "it waits")
+    late = start(any_python, None, "-c", NAMES_ITSELF, ready=False)
+    late.read_until("begun")
+    time.sleep(0.5)  # it has been looked at
+    for count, target in enumerate((late, known), 1):
+        target.process.stdin.write(name.encode() + b"\n")
+        target.process.stdin.flush()
+        target.read_until("named")
+        run.wait_attached(count)
+    assert attached_pids(run) == {late.pid, known.pid}
+    run.interrupt()
+    assert run.wait() == 0
+
+
+RESTS = """
+import os, sys, time
+with open("/proc/self/comm", "w") as file:
+    file.write(sys.argv[1])
+print("begun", flush=True)
+for line in sys.stdin:
+    if line == "fork\\n" and os.fork():
+        continue
+    until = time.process_time() + 0.5
+    while time.process_time() < until:
+        kept = [bytearray(1000) for _ in range(1000)]  # line KEPT
+    print("worked", os.getpid(), sep="\\n", flush=True)
+"""
+
+
+def test_after_cpu(start, trace, any_python):
+    """Of processes that sleep each is traced once it has run, by itself or as a child of one that
+    still sleeps; how many have not is said."""
+    name = "t" + secrets.token_hex(3)
+    targets = [start(any_python, None, "-c", RESTS, name, ready=False) for _ in range(3)]
+    for target in targets:
+        target.read_until("begun")
+    busy, parent, _ = targets
+    run = trace("--comm", name, "--after-cpu", "200ms", attached=False)
+    wait_until(lambda: "3 processes are traced once each has used" in run.stderr, "it has begun")
+    time.sleep(1)
+    assert not attached_pids(run)
+
+    def ask(target, word):
+        target.process.stdin.write(word)
+        target.process.stdin.flush()
+        target.read_until("worked")
+        return int(target.read_line())
+
+    assert ask(busy, b"work\n") == busy.pid
+    run.wait_attached(1)
+    child = ask(parent, b"fork\n")
+    run.wait_attached(2)
+    assert attached_pids(run) == {busy.pid, child} and child != parent.pid
+    run.interrupt()
+    assert run.wait() == 0
+    assert "2 processes that ran before used too little CPU time to be traced (--after-cpu)" in run.stderr
+
+
+def test_after_cpu_of_one(run_tracer, any_python):
+    """What is named by its id is traced at once: the two do not go together."""
+    done = run_tracer("-p", os.getpid(), "--after-cpu", "1")
+    assert done.returncode == 2 and "--after-cpu is for many processes" in done.stderr
+
+
 def test_cgroup_that_fills(start, trace, any_python, tmp_path):
     """Processes that start in a cgroup during its trace, by the exec of a process that is in it."""
     with hierarchy(tmp_path, "v2") as mounted:

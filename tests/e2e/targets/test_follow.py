@@ -290,7 +290,7 @@ def test_many_files(start, trace, ctl, any_python, tmp_path):
 
     def settles():
         third.append(now())  # on a busy machine it closes the last ones a moment later
-        return third[-1][0] - first[0] < 24 and third[-1][1] - second[1] < 48 * 8192
+        return third[-1][0] - first[0] < 24 and third[-1][1] - second[1] < 48 * 9216
 
     wait_until(settles, "descriptors, bytes: %s" % [first, second, third])
     run.finish()

@@ -175,7 +175,7 @@ def test_duration_ends_the_events(start, trace, any_python):
     before.step()
     live = before.expect()
     run.process.send_signal(signal.SIGSTOP)
-    time.sleep(2.6)
+    time.sleep(6)
     after.step()
     assert after.expect()
     run.process.send_signal(signal.SIGCONT)
@@ -185,8 +185,8 @@ def test_duration_ends_the_events(start, trace, any_python):
         sum(of) for of in run.report("--pid", after.pid).marked("golden.py", live).values()
     )
     assert re.search(r"^tracer: the report came \d+\.\d s after the last event: ", run.stderr, re.M)
-    # With the time in which it was stopped it would be 0.6 s more.
-    assert run.report().data["duration_ns"] <= (attached - began + 2.5) * 1e9
+    # With the time in which it was stopped it would be 4 s more.
+    assert run.report().data["duration_ns"] <= (attached - began + 4) * 1e9
 
 
 def test_interval(start, trace, any_python):

@@ -28,12 +28,14 @@ def run(*command):
     )
 
 
-def covered(*folders):
+def covered(*folders, options="rw"):
     """A command prefix that runs a command with these folders empty."""
     if shutil.which("unshare") is None:
         pytest.skip("no unshare (util-linux)")
     mounts = "".join(
-        "mount -t tmpfs none %s && " % folder for folder in folders if os.path.isdir(folder)
+        "mount -t tmpfs -o %s none %s && " % (options, folder)
+        for folder in folders
+        if os.path.isdir(folder)
     )
     return ("unshare", "-m", "sh", "-c", mounts + 'exec "$@"', "sh")
 
@@ -84,6 +86,21 @@ def test_no_bpf(refused, error):
 def test_no_types(refused):
     line = refused(*covered("/sys/kernel/btf"))
     assert "/sys/kernel/btf/vmlinux" in line and "CONFIG_DEBUG_INFO_BTF" in line
+    assert "tracer leaks, heap and memory work without" in line
+
+
+@pytest.mark.parametrize("words", (("heap",), ("memory",), ("leaks", "-d", "2")))
+def test_what_works_without_types(tracer, target, words):
+    """What places no probe."""
+    done = run(*covered("/sys/kernel/btf"), tracer, *words, "-p", target.pid)
+    assert done.returncode == 0 and "PID %d" % target.pid in done.stdout, done.stderr
+    assert "BTF" not in done.stderr
+
+
+def test_doctor_without_types(tracer):
+    """What is read from them is not said to be missing."""
+    done = run(*covered("/sys/kernel/btf"), tracer, "doctor")
+    assert "  NO   BTF" in done.stdout and "ring buffer" not in done.stdout
 
 
 def test_no_sysfs(refused):
@@ -93,8 +110,9 @@ def test_no_sysfs(refused):
 
 @pytest.mark.parametrize("name", ("bpf", "perfmon", "sys_ptrace", "sys_admin"))
 def test_container_without_capability(refused, name):
-    """Root in a container: sudo does not help there."""
-    line = refused("setpriv", "--bounding-set=-" + name, "--inh-caps=-all")
+    """Root in a container: sudo does not help there. CAP_SYS_ADMIN has the first two in it."""
+    lost = "-%s,-sys_admin" % name if name in ("bpf", "perfmon") else "-" + name
+    line = refused("setpriv", "--bounding-set=" + lost, "--inh-caps=-all")
     assert (
         "CAP_" + name.upper() in line and "--privileged --pid=host" in line and "--cap-add" in line
     )
@@ -111,6 +129,14 @@ def test_container_without_capability(refused, name):
 def test_namespace(refused, options, why, remedy):
     line = refused("unshare", *options)
     assert why in line and remedy in line
+
+
+@pytest.mark.parametrize("command", ("heap", "memory", "leaks"))
+def test_user_namespace_without_probes(tracer, target, command):
+    """Not even processes of other namespaces can be read."""
+    line = error_line(run("unshare", "-U", "-r", tracer, command, "-p", target.pid), 1)
+    assert "PID %d: " % target.pid in line
+    assert "it runs in a user namespace of its own: run it with sudo outside of it" in line
 
 
 def test_too_little_memory(tracer, target):
@@ -171,6 +197,18 @@ def test_no_tracefs(tracer, target, backend):
     assert all(line.startswith("tracer: ") for line in said.splitlines()), (
         "libraries have no say: " + said
     )
+
+
+def test_nothing_is_executed(tracer, target):
+    """Where files are written, none is executed."""
+    folders = ("/tmp", "/var/tmp", "/run", "/dev/shm")
+    prefix = covered(*folders, options="noexec")
+    shell = run(*prefix, "sh", "-c", "cp /bin/true /tmp && /tmp/true")
+    assert shell.returncode == 126, "files in /tmp can be executed"
+    traces(tracer, target, prefix, ("-m", "census", "--layer", "all"))
+    for words in (("heap",), ("perfmap", "-d", "0.1")):
+        done = run(*prefix, tracer, *words, "-p", target.pid)
+        assert done.returncode == 0, done.stderr
 
 
 def test_no_limits_raised(tracer, target):

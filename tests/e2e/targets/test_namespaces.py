@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Targets in other user and PID namespaces, and /proc mounted with hidepid."""
+import ctypes
 import os
 import re
 import shutil
@@ -46,6 +47,22 @@ def test_tracer_in_user_namespace(tracer, start, any_python):
         target.step()
         target.expect()
         assert target.finish() == 0
+
+
+def test_heap_inside_user_namespace(tracer, any_python):
+    """Processes of the tracer's own namespace can be read."""
+    prefix = unshare("--user", "--map-root-user")
+    with harness.Target(any_python, "golden.py", prefix=prefix) as target:
+        inside = ("nsenter", "--user", "--preserve-credentials", "--target", str(target.pid))
+        done = subprocess.run(
+            [*inside, tracer, "heap", "-p", str(target.pid)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=harness.TIMEOUT,
+            env=environment(),
+        )
+        assert done.returncode == 0 and "own size=" in done.stdout, done.stderr
 
 
 INNER = """
@@ -104,6 +121,28 @@ def test_hidepid(tracer):
         os.unlink(copy)
     assert done.returncode == 0, done.stderr.decode()
     assert "/proc is mounted with hidepid" in done.stderr.decode()
+
+
+def landlock():
+    """Processes outside of the domain cannot be looked into from now on, not even by root."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    handled = ctypes.c_uint64(1 << 12)  # LANDLOCK_ACCESS_FS_MAKE_SYM: what is not needed
+    rules = libc.syscall(444, ctypes.byref(handled), 8, 0)  # landlock_create_ruleset
+    PR_SET_NO_NEW_PRIVS = 38
+    libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    if rules < 0 or libc.syscall(446, rules, 0):  # landlock_restrict_self
+        raise OSError(ctypes.get_errno(), "landlock")
+
+
+def test_forbidden_by_a_security_module(run_tracer, python):
+    """Of all processes, those that nobody named are told with -v only."""
+    with harness.Target(python, "golden.py") as target:
+        forbidden = "PID %d: Permission denied" % target.pid
+        for words, is_told in ((["--all"], False), (["-p", target.pid], True)):
+            done = run_tracer("trace", *words, "-d", 1, preexec_fn=landlock)
+            assert (forbidden in done.stderr) == is_told, done.stderr
+        done = run_tracer("trace", "--all", "-v", "-d", 1, preexec_fn=landlock)
+        assert "PID %d is skipped: Permission denied" % target.pid in done.stderr
 
 
 SHOWN = """

@@ -15,7 +15,7 @@ import pytest
 
 import containers
 import harness
-from cgroups import check, traced_pid, unique, waits
+from cgroups import check, traced_pid, unique, v1_only, waits
 from harness import error_line, wait_until
 
 RUNTIMES = {
@@ -73,6 +73,15 @@ def test_container(runtime, trace, run_tracer, any_python):
         run = trace("-c", name)
         assert traced_pid(run) == target.pid
         check(run, target)
+
+
+def test_cgroup_v1_only(runtime, tracer, any_python):
+    """Without cgroup v2, too, the processes of a container are known."""
+    name = unique("web")
+    with runtime.start(any_python, "golden.py", name=name) as target:
+        command = [*v1_only(), tracer, "-c", name, "--dry-run"]
+        said = subprocess.check_output(command, text=True, env=harness.environment())
+        assert said.startswith("PID %d: " % target.pid)
 
 
 @contextlib.contextmanager
@@ -334,6 +343,18 @@ def test_kubernetes(containerd, trace, run_tracer, any_python):
             run = trace("-c", text)
             assert traced_pid(run) == app.pid
             run.finish()
+        named = ("--pod-namespace", "fr?nt", "--pod", pod + "-*")
+        of_app = ("--annotation", "io.kubernetes.cri.container-name=app")
+        run = trace(*named, *of_app, attached=2, output=False)
+        assert {int(pid) for pid in re.findall(r"attached to PID (\d+)", run.stderr)} == {
+            app.pid,
+            other.pid,
+        }
+        run.interrupt()
+        assert run.wait() == 0
+        assert "no process matches" in error_line(
+            run_tracer(*named, "--label", "app", "--no-follow"), 1
+        )
         for text in ("pod/%s-0" % pod, "pod/front/%s-0" % pod):
             run = trace("-c", text, attached=2, output=False)
             assert {int(pid) for pid in re.findall(r"attached to PID (\d+)", run.stderr)} == {

@@ -2,6 +2,7 @@
 """Targets selected by cgroup or by command name, and wrong names."""
 import contextlib
 import errno
+import json
 import os
 import re
 import secrets
@@ -10,8 +11,8 @@ import subprocess
 
 import pytest
 
-from cgroups import check, hierarchy, removed, traced_pid, unique, waits
-from harness import Traced, environment, error_line, wait_until
+from cgroups import check, hierarchy, removed, traced_pid, unique, v1_only, waits
+from harness import ROOT, Target, Traced, environment, error_line, memory_cgroup, wait_until
 
 pytestmark = pytest.mark.usefixtures("undisturbed")
 
@@ -54,6 +55,27 @@ def test_cgroup(tmp_path, trace, run_tracer, start, any_python, kind):
             other.kill()
             for path in sorted(folders, reverse=True):
                 wait_until(lambda path=path: removed(path), "the cgroup is empty")
+
+
+def test_cgroup_v1_only(tracer, any_python):
+    """Its limit of memory is known, too."""
+    prefix = [*v1_only(), tracer]
+
+    def said_by(*words):
+        return subprocess.check_output([*prefix, *words], text=True, env=environment())
+
+    with memory_cgroup(1 << 30) as folder:
+        name = os.path.basename(folder)
+        inside = ("sh", "-c", 'echo $$ > "$0"/cgroup.procs; exec "$@"', folder)
+        leak = os.path.join(ROOT, "tools", "demo_leak.py")
+        with Target(any_python, None, leak, prefix=inside, ready=False) as target:
+            listed = re.compile(r"^ *%d .* %s$" % (target.pid, re.escape(leak)), re.M)
+            wait_until(lambda: listed.search(said_by("list")), "it is listed")
+            pids = r"\bPID %d\b" % target.pid
+            assert re.search(pids, said_by("--cgroup", name, "-m", "census", "-d", "0.1"))
+            assert re.search(pids, said_by("memory", "-p", str(target.pid)))
+            grown = json.loads(said_by("leaks", "--cgroup", name, "-d", "4", "--format", "json"))
+            assert 0 < grown["limit"]["bytes"] < 1 << 30
 
 
 PAUSES_32 = ".globl _start\n_start: mov $29, %eax\nint $0x80\njmp _start\n"

@@ -219,6 +219,7 @@ def test_dumps(start, run_tracer, any_python, tmp_path):
         assert run_tracer("heap", "-p", target.pid, "-o", dump).returncode == 0
     assert run_tracer("leaks", *dumps, "--fail-on", "grows").returncode == 3
     assert run_tracer("leaks", *dumps[:2], "--fail-on", "grows").returncode == 0  # unclear
+    assert run_tracer("leaks", *dumps, "--fail-on", "grows", "--require-complete").returncode == 3
     error_line(run_tracer("leaks", *dumps, "--fail-on", "x"), 2)
     error_line(run_tracer("leaks", *dumps, "--by", "x"), 2)
     answer = json.loads(run_tracer("leaks", *dumps, "--format", "json", "--top", 0).stdout)
@@ -228,6 +229,10 @@ def test_dumps(start, run_tracer, any_python, tmp_path):
     assert [line["function"] for line in filled] == ["<module>"]
     holders = json.loads(run_tracer("leaks", *dumps[:2], "--format", "json").stdout)["holders"]
     assert MAIN + "ENTRIES" in [h["path"] for h in holders if h["verdict"] == "unclear"]
+    fails = ["leaks", "-p", target.pid, "-d", 8, "--fail-on", "grows", "--require-complete"]
+    assert run_tracer(*fails).returncode == 3
+    done = run_tracer(*fails, "--memory", "1M", "-d", 2)
+    assert done.returncode == 4 and "types alone were compared" in done.stderr, done.stderr
     text = run_tracer("leaks", *dumps).stdout
     assert ", 3 dumps of its heap within " in text and "RSS" not in text
     assert "not younger than" in error_line(run_tracer("leaks", *reversed(dumps)), 1)

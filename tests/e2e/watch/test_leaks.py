@@ -62,6 +62,13 @@ def test_verdicts(start, trace, run_tracer, any_python, tmp_path):
     text = run_tracer("leaks", path).stdout
     first = "  %s:%d: +" % (program("grows.py"), marked_line("grows.py", "L"))
     assert "\n%s" % first in text and ": 100 % stay; none was freed since 2" in text
+    fails = ["leaks", path, "--fail-on", "grows"]
+    assert run_tracer(*fails).returncode == 3
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-5])
+    assert run_tracer(*fails).returncode == 3
+    done = run_tracer(*fails, "--require-complete")
+    assert done.returncode == 4 and "figures are incomplete" in done.stderr
 
 
 # The line that leaks, by the program's name; NOT: none does.
@@ -157,7 +164,7 @@ def test_workers(start, run_tracer, any_python):
     named = "-p %d,%s" % (target.pid, workers)
     assert "has 2 workers that run the same program, not traced: " + named in master.stderr
     assert "not read: " + named in run_tracer("heap", "-p", target.pid).stderr
-    assert "not part of this: PID " + workers in run_tracer("memory", "-p", target.pid).stderr
+    assert "not part of this: " + named in run_tracer("memory", "-p", target.pid).stderr
     pids = "%d,%s" % (target.pid, workers)
     done = run_tracer(
         "leaks", "-p", pids, "-m", "exact", "--no-follow", "-d", 1, "--format", "json"

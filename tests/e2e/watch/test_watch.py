@@ -194,6 +194,32 @@ def test_join(tracer, start, trace, screen, run_tracer, any_python, tmp_path):
     view.wait("^tracer: the session has ended")
 
 
+def test_ages(tracer, start, trace, screen, any_python):
+    """Only blocks of an age, once they have it."""
+    target = start(any_python, "phases.py")
+    trace("-p", target.pid)
+    target.step()
+    size, count = target.expect()["G"]
+    view = screen(120, 40)
+    for words, header in (
+        (["--younger-than=1h"], ", younger than 3600 s"),
+        (["--older-than=0.5"], ", older than 0.5 s"),
+        (["--older-than=100ms", "--younger-than=2h"], ", older than 0.1 s, younger than 7200 s"),
+    ):
+        view.run(tracer, "ctl", target.pid, "watch", *words)
+        view.wait(header)
+        wait_until(
+            lambda: row_of(view.text(), "phases.py", "G") == (size_text(size), count),
+            "all blocks have the age",
+        )
+        view.press("q")
+        view.run("clear")
+    view.run(tracer, "ctl", target.pid, "watch", "--older-than=1h")
+    text = view.wait(r"^by line, sorted by size, 0 rows of 0 B, older than 3600 s")
+    assert row_of(text, "phases.py", "G") is None
+    view.press("q")
+
+
 def test_threads(tracer, start, screen, any_python):
     """By thread: each with its name; opened, what it holds is what the program says."""
     target = start(any_python, "thread_owners.py")

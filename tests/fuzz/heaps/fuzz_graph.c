@@ -217,11 +217,11 @@ static void world_make(struct world *world)
 	world->image.count = 4;
 }
 
-static int any(void *context, uint32_t object)
+static bool any(void *context, uint32_t object)
 {
 	(void)context;
 	(void)object;
-	return 1;
+	return true;
 }
 
 /* A table's waste is in its object's bytes; an object is in one cycle at most. */
@@ -291,6 +291,26 @@ static void fillers_use(const struct paths *paths)
 	strings_free(names);
 }
 
+/* Collectors whose states are anywhere: arbitrary words, and lists that have no end. */
+static void collectors_use(const struct graph *graph)
+{
+	const struct collector_source source = collector_source_of(graph->image);
+	uint64_t most = (HEAP_BYTES + CHUNK_BYTES + DATA_BYTES + NAME_BYTES) / 8;
+
+	for (unsigned int i = 0; i < 16; i++) {
+		uint64_t at = HEAP + i * (HEAP_BYTES / 16) + 32;
+		const struct collector collector = {
+			.state = at, .young = at + 64, .permanent = at + 256};
+		struct collector_figures figures;
+
+		collector_figures_read(&collector, &source, &figures);
+		collector_objects_count(&collector, graph->image, &figures);
+		for (unsigned int k = 0; k < COLLECTOR_GENERATIONS; k++)
+			if (figures.generations[k].objects > most || figures.frozen > most)
+				abort();
+	}
+}
+
 static void graph_use(struct graph *graph)
 {
 	struct retained *retained;
@@ -324,6 +344,7 @@ static void graph_use(struct graph *graph)
 		abort();
 	waste_use(paths, retained);
 	names_use(graph);
+	collectors_use(graph);
 	fillers_use(paths);
 	free(groups);
 	paths_free(paths);

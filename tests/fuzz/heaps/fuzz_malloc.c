@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "heap_world.h"
 #include "proc/memory.h"
 #include "runtime/malloc/find.h"
 #include "runtime/malloc/mapped.h"
@@ -35,16 +36,6 @@ static uint8_t *memory;
 static uint8_t *part_at(enum part part)
 {
 	return memory + part * ALIGNMENT;
-}
-
-static void memory_make(void)
-{
-	uint8_t *area = mmap(NULL, (PARTS + 1) * ALIGNMENT, PROT_READ | PROT_WRITE,
-			     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-
-	if (area == MAP_FAILED)
-		abort();
-	memory = (uint8_t *)(((uintptr_t)area + ALIGNMENT - 1) & ~(uintptr_t)(ALIGNMENT - 1));
 }
 
 /* A word with the upper half 0xfaceNNNN is an offset in part N. */
@@ -184,7 +175,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (!size)
 		return 0;
 	if (!memory)
-		memory_make();
+		memory = heap_world_map(PARTS * ALIGNMENT, ALIGNMENT);
 	for (int part = 0; part < PARTS; part++)
 		memset(part_at(part), 0, sizes[part]);
 	minor = versions[*data % (sizeof(versions) / sizeof(versions[0]))];

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "../../unit/runtime/cpython/mimalloc_forgery.h"
+#include "heap_world.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -67,6 +68,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct mimalloc_forgery *forgery;
 	struct heap_walk walk = {0};
 	uint64_t blocks = 0;
+	struct change change;
 
 	if (!size)
 		return 0;
@@ -76,14 +78,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	forged_page(forgery, 3, 4096, 15);
 	data++;
 	size--;
-	for (unsigned int i = 0; i < MOST && size >= sizeof(struct change); i++) {
-		struct change change;
-
-		memcpy(&change, data, sizeof(change));
+	for (unsigned int i = 0;
+	     i < MOST && heap_world_change(&data, &size, &change, sizeof(change)); i++)
 		change_make(forgery, &change);
-		data += sizeof(change);
-		size -= sizeof(change);
-	}
 	if (!forged_walk(forgery, piece_see, &blocks, &walk) && blocks != walk.blocks)
 		abort();
 	free(forgery);

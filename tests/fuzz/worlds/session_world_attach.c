@@ -66,7 +66,7 @@ int attach_target(struct attach *attach, uint32_t tgid, const struct abi_target 
 	return 0;
 }
 
-int attach_is_target(const struct attach *attach, uint32_t tgid, uint32_t space_id)
+bool attach_is_target(const struct attach *attach, uint32_t tgid, uint32_t space_id)
 {
 	const struct process *process = world_process((pid_t)tgid);
 
@@ -165,7 +165,7 @@ int attach_barred_threads(struct attach *attach, uint32_t *tgid)
 	return 0;
 }
 
-int attach_is_in_files(const struct attach *attach)
+bool attach_is_in_files(const struct attach *attach)
 {
 	(void)attach;
 	return 0;
@@ -204,14 +204,14 @@ int attach_sampled(struct attach *attach, const struct sampled_key *keys, size_t
 	return 0;
 }
 
-int attach_is_everywhere(const struct attach *attach, const struct elf_file *file)
+bool attach_is_everywhere(const struct attach *attach, const struct elf_file *file)
 {
 	(void)attach;
 	(void)file;
 	return 0;
 }
 
-int attach_is_by_events(const struct attach *attach)
+bool attach_is_by_events(const struct attach *attach)
 {
 	(void)attach;
 	return 0;

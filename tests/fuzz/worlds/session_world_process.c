@@ -116,7 +116,7 @@ int space_pages(struct space *space, uint64_t address, size_t pages, uint8_t *wh
 	return -ESRCH;
 }
 
-int process_program_is_past(pid_t pid, int fd)
+bool process_program_is_past(pid_t pid, int fd)
 {
 	const struct process *process;
 	uint64_t value = 0;
@@ -199,7 +199,7 @@ int memory_headroom_take(struct memory_headroom *capacity, pid_t pid, int64_t by
 	return bytes > 0 ? world_fails(process) : 0;
 }
 
-int memory_headroom_is_short(const struct memory_headroom *capacity, struct memory_short *out)
+bool memory_headroom_is_short(const struct memory_headroom *capacity, struct memory_short *out)
 {
 	(void)capacity;
 	*out = (struct memory_short){.where = "the machine"};

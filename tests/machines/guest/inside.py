@@ -66,7 +66,13 @@ class KernelLog:
 
 
 def bad_messages(messages):
-    return [message for message in messages if BAD.search(message)]
+    """What the kernel says when it kills for memory, as a feature has it do, has a trace, too."""
+    killed = any("invoked oom-killer" in message for message in messages)
+    return [
+        message
+        for message in messages
+        if BAD.search(message) and not (killed and "Call Trace" in message)
+    ]
 
 
 def one_line(text):

@@ -104,9 +104,9 @@ def own_samples(machine):
     wanted = {mark: size for mark, (size, _) in live.items()}
     # If a file took too long to read, its blocks have addresses, and the report says so.
     unnamed = report.data["not_seen"]["frames_unnamed"]
-    assert report.data["total"]["size"] == sum(wanted.values()) and (got == wanted or unnamed), (
-        "%s, not %s; %s lost" % (got, wanted, report.lost_events)
-    )
+    assert report.data["total"]["size"] == sum(wanted.values()) and (
+        got == wanted or unnamed
+    ), "%s, not %s; %s lost" % (got, wanted, report.lost_events)
 
     def silent():
         target.process.stdin.write(b"look\n")

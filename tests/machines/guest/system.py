@@ -6,12 +6,13 @@ import os
 import re
 
 import harness
-from guest import T, Absent
+from guest import T, Absent, kernel_release
 
 NODES = 5000
 MAP_THREADS, MAP_EACH = 4, 50
 CGROUPS = "/sys/fs/cgroup"
 ROOM = 900 << 10  # enough for growth mode's probes only
+FILLED, FILL_RATE = 48 << 20, 4  # bytes, and MiB a second: the processor is emulated
 
 
 def doctor(machine):
@@ -115,10 +116,7 @@ def memory_limit(machine):
     """A target near the memory limit of its cgroup (v2): a mode that is requested by name is
     refused, with the figure; otherwise fewer probes are attached."""
     write = harness.write_text
-    with open(CGROUPS + "/cgroup.controllers") as file:
-        if "memory" not in file.read().split():
-            raise Absent("this kernel has no memory controller for cgroup v2")
-    write(CGROUPS + "/cgroup.subtree_control", "+memory")
+    controlled()
     with harness.memory_cgroup(1 << 30) as folder:
         inside = ("sh", "-c", 'echo $$ > "$0"/cgroup.procs; exec "$@"', folder)
         target = machine.start(machine.pythons["stripped"], "golden.py", prefix=inside)
@@ -151,7 +149,67 @@ def memory_limit(machine):
             target.kill()
 
 
+def controlled():
+    """Lets cgroups of v2 have limits of memory."""
+    with open(CGROUPS + "/cgroup.controllers") as file:
+        if "memory" not in file.read().split():
+            raise Absent("this kernel has no memory controller for cgroup v2")
+    harness.write_text(CGROUPS + "/cgroup.subtree_control", "+memory")
+
+
+def evidence(machine):
+    """A program that fills its cgroup (v2) until the kernel kills it: the bundle has the line, the
+    type and what holds the memory."""
+    controlled()
+    program, path = "leaks/fills_memory.py", os.path.join(machine.folder, "evidence")
+    with harness.memory_cgroup(FILLED) as folder:
+        inside = ("sh", "-c", 'echo $$ > "$0"/cgroup.procs; exec "$@"', folder)
+        target = machine.start(machine.pythons["stripped"], program, FILL_RATE, prefix=inside)
+        options = ("--on-oom", path)
+        try:
+            run = machine.trace("-p", target.pid, *options, output=False, attached=False)
+            harness.wait_until(
+                lambda: "watching the memory" in run.stderr or run.process.poll() is not None,
+                "it is watched",
+            )
+            assert run.process.poll() is None, run.stderr
+            target.step()
+            assert run.wait() == 0, "status %s: %s" % (run.process.returncode, run.stderr)
+            assert killed_in(folder) == 1, "the kernel has not killed"
+        finally:
+            target.kill()
+    report = machine.run("report", path).stdout
+    os.unlink(path)
+    line = "%s:%d in keep" % (program, harness.marked_line(program, "rows"))
+    for wanted in ("The kernel killed it for memory", "].ROWS", "__main__.Row", line):
+        assert wanted in report, "no %r in: %s" % (wanted, report[:1500])
+
+
+def older(machine):
+    """A kernel on which nothing can be traced: one line says so. What places no probe works."""
+    heap(machine, "stripped")
+    path = os.path.join(T, "tools", "demo_leak.py")
+    target = machine.start(machine.pythons["stripped"], None, path, ready=False)
+    growth = ("-m", "growth", "-p", target.pid)
+    for words in (("-p", target.pid), growth, ("-a",), ("perfmap", "-p", target.pid)):
+        line = harness.error_line(machine.run(*words), 1)
+        assert re.search("has no BPF .*; boot kernel 6.1 or later; tracer leaks", line), line
+    done = machine.run("doctor")
+    assert done.returncode == 1 and "A session cannot run here: kernel 5." in done.stdout
+    for words, wanted in (
+        (("memory", "-p", target.pid), r"^rss: "),
+        (("list",), r"^ *%d .*demo_leak.py$" % target.pid),
+        (("leaks", "-p", target.pid, "-d", "8"), r"\.history$"),
+    ):
+        done = machine.run(*words)
+        said = done.stdout + done.stderr
+        assert done.returncode == 0 and re.search(wanted, done.stdout, re.M), said
+    assert target.process.poll() is None, "the target was harmed"
+
+
 def features(settings):
+    if kernel_release() < (5, 15):
+        yield "older kernel", older
     yield "doctor", doctor
     yield "verifier", verifier
     yield "demo", demo
@@ -159,3 +217,4 @@ def features(settings):
         yield "heap, %s" % kind, functools.partial(heap, kind=kind)
     yield "perfmap", perfmap
     yield "memory limit", memory_limit
+    yield "killed for memory", evidence

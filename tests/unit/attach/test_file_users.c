@@ -110,7 +110,7 @@ static int counts(pid_t pid, const char *path)
 	return asked.found;
 }
 
-static int is_other(pid_t pid, void *context)
+static bool is_other(pid_t pid, void *context)
 {
 	const pid_t *refused = context;
 

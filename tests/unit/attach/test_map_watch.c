@@ -6,8 +6,10 @@
 
 #include <cmocka.h>
 #include <limits.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/wait.h>
@@ -21,7 +23,7 @@ struct reported {
 	uint32_t tgid;
 	struct stat program;
 	uint64_t exec_ns, last_ns;
-	int execs, maps, programs, disorder;
+	int execs, maps, programs, renames, disorder;
 };
 
 static void reported_take(void *context, const struct map_watch_record *record)
@@ -37,6 +39,11 @@ static void reported_take(void *context, const struct map_watch_record *record)
 		reported->exec_ns = record->time_ns;
 		return;
 	}
+	if (record->renamed) {
+		assert_string_equal(record->renamed, "another name");
+		reported->renames++;
+		return;
+	}
 	reported->maps++;
 	assert_true(record->map.executable && record->map.end > record->map.start);
 	if (record->map.inode == reported->program.st_ino && !strcmp(record->map.path, "/bin/true"))
@@ -45,6 +52,17 @@ static void reported_take(void *context, const struct map_watch_record *record)
 	    record->map.device_major == major(reported->program.st_dev) &&
 	    record->map.device_minor == minor(reported->program.st_dev))
 		reported->programs++;
+}
+
+static struct map_watch *watch_open(void)
+{
+	struct map_watch *watch = NULL;
+
+	if (map_watch_open(&watch)) {
+		print_message("skipped: no right to perf_event_open\n");
+		skip();
+	}
+	return watch;
 }
 
 static void programs_and_maps(void **state)
@@ -56,10 +74,7 @@ static void programs_and_maps(void **state)
 	pid_t pid;
 
 	(void)state;
-	if (map_watch_open(&watch)) {
-		print_message("skipped: no right to perf_event_open\n");
-		skip();
-	}
+	watch = watch_open();
 	assert_int_equal(stat("/bin/true", &reported.program), 0);
 	for (int i = 0; i < 20; i++) {
 		reported.execs = reported.maps = reported.programs = 0;
@@ -84,6 +99,39 @@ static void programs_and_maps(void **state)
 	map_watch_close(watch);
 }
 
+static void *thread_rename(void *unused)
+{
+	prctl(PR_SET_NAME, "a thread's");
+	return unused;
+}
+
+/* The name of a process is its first thread's. */
+static void names(void **state)
+{
+	struct reported reported = {0};
+	struct map_watch *watch;
+	int status;
+	pid_t pid;
+
+	(void)state;
+	watch = watch_open();
+	pid = fork();
+	if (!pid) {
+		pthread_t thread;
+
+		pthread_create(&thread, NULL, thread_rename, NULL);
+		pthread_join(thread, NULL);
+		prctl(PR_SET_NAME, "another name");
+		_exit(0);
+	}
+	reported.tgid = (uint32_t)pid;
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	map_watch_drain(watch, reported_take, &reported);
+	assert_int_equal(reported.execs, 0);
+	assert_int_equal(reported.renames, 1);
+	map_watch_close(watch);
+}
+
 /* Records that do not fit are counted; later records are reported again. */
 static void too_many(void **state)
 {
@@ -93,10 +141,7 @@ static void too_many(void **state)
 	pid_t pid;
 
 	(void)state;
-	if (map_watch_open(&watch)) {
-		print_message("skipped: no right to perf_event_open\n");
-		skip();
-	}
+	watch = watch_open();
 	for (int i = 0; i < 6000; i++) {
 		pid = vfork();
 		if (!pid) {
@@ -123,6 +168,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(programs_and_maps),
+		cmocka_unit_test(names),
 		cmocka_unit_test(too_many),
 	};
 

@@ -271,7 +271,12 @@ static void commands_that_cannot_run(void **state)
 
 	(void)state;
 	assert_int_equal(launch_start(&launch, absent, ready, &watch), -ENOENT);
+	assert_int_equal(wait_status(launch), LAUNCH_NOT_FOUND);
+	launch_free(launch);
 	assert_int_equal(launch_start(&launch, directory, ready, &watch), -EACCES);
+	assert_int_equal(wait_status(launch), LAUNCH_NOT_RUN);
+	launch_free(launch);
+	launch = NULL;
 	assert_int_equal(launch_start(&launch, nothing, ready, &watch), -EINVAL);
 	assert_null(launch);
 	assert_int_equal(watch.calls, 0);

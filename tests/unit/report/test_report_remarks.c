@@ -91,7 +91,7 @@ static void test_coverage(void **state)
 	contains(text,
 		 "\n  coverage: 97.9 % of the 123,456 small blocks (100.0 % of bytes) that are new "
 		 "on the heap since the attach\n");
-	contains(text, "\n  older than the trace: 12 blocks (0 B) on the heap are not in the "
+	contains(text, "\n  older than the trace: 12 small blocks (0 B) on the heap are not in the "
 		       "report\n");
 	free(text);
 }

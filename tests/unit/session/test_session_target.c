@@ -15,7 +15,6 @@
 
 #include <cmocka.h>
 
-#include "session/candidate.h"
 #include "session/follow.h"
 #include "session/session.h"
 #include "session/target/state.h"

@@ -94,7 +94,7 @@ static struct snapshot *windowed_new(void)
 		assert_int_equal(builder_traceback(&builder, frames, 2, 2, &rows[i].traceback), 0);
 		rows[i].bytes = BYTES;
 	}
-	assert_int_equal(windowed_add(&builder, rows, &result), 0);
+	assert_int_equal(windowed_add(&builder, rows, &result, 0), 0);
 	calibrate_free(&result);
 	struct snapshot_windows windows = builder.snapshot->meta.windows;
 	builder.snapshot->meta = (struct snapshot_meta){.pid = 1234,
@@ -158,7 +158,8 @@ static void test_text(void **state)
 	contains(text, "Total: size=328 KiB, count=6000\n");
 	contains(text,
 		 "Windows: 60, probes on for 4.0 % of the time; they have shown 3.5 % of 6,900 "
-		 "new blocks alive; ± is one standard error; not seen in any window, and in "
+		 "new blocks alive; the heap tells the total, windows how lines share it; ± is "
+		 "one standard error; not seen in any window, and in "
 		 "no line: 900 blocks (197 KiB)\n");
 	contains(text,
 		 "Older than the trace, by likeness, all 2 lines by size\n  app.py:12: size=~");
@@ -185,6 +186,20 @@ static void test_text(void **state)
 	text = report(snapshot, (struct report_opts){.by = GROUP_LINENO}, report_text);
 	contains(text, "; ± is one standard error, too small with so few windows for a line");
 	free(text);
+	/* Of one that is nearly idle the budget is not of its own time. */
+	snapshot->meta.budget_permille = 50;
+	snapshot->meta.cpu_ns = 10000000;
+	snapshot->meta.probes_ns = 3900000;
+	snapshot->meta.coverage_known = 1;
+	text = report(snapshot, (struct report_opts){.by = GROUP_LINENO}, report_text);
+	contains(text, "the probes took 39 % of its CPU time, 0.0039 s of 0.0100 s, the budget is "
+		       "5 % of a fifth of a CPU, since it took less\n");
+	contains(text, " small blocks (");
+	contains(text, " on the heap, and large ones, are not in the statistics: attributed by");
+	free(text);
+	snapshot->meta.budget_permille = 0;
+	snapshot->meta.cpu_ns = snapshot->meta.probes_ns = 0;
+	snapshot->meta.coverage_known = 0;
 	snapshot->meta.windows.count = 0;
 	text = report(snapshot, (struct report_opts){.by = GROUP_LINENO}, report_text);
 	lacks(text, "indow");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cmocka 2's name for assert_in_range(), which cmocka 2 deprecates. cmocka 1 has only
- * assert_in_range(). Include this file after cmocka.h.
+ * assert_in_range(). Use it, and include this file after cmocka.h.
  */
 #pragma once
 

@@ -58,32 +58,36 @@ struct recording_made {
 	unsigned int count;
 };
 
+/* Appends snapshot `at` to a recording. last: as in struct recorder. 0, -1. */
+static inline int recording_add(int file, int last, recording_count_fn blocks, unsigned int lines,
+				unsigned int at)
+{
+	struct snapshot *snapshot = recording_state(blocks, lines, at);
+	const struct recorder recorder = {.file = file,
+					  .last = last,
+					  .end = (uint64_t)lseek(file, 0, SEEK_END),
+					  .since_ns = at * RECORDING_SECOND,
+					  .memory_left = UINT64_MAX};
+	int err = snapshot ? recorder_append(&recorder, snapshot) : -1;
+
+	snapshot_free(snapshot);
+	return err;
+}
+
 /* Records `count` snapshots, one a second, into the file at path. 0, -1. */
 static inline int recording_make(const char *path, recording_count_fn blocks, unsigned int lines,
 				 unsigned int count, struct recording_made *made)
 {
-	int file = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600), state = -1, err;
+	int file = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600),
+	    last = memfd_create("last", MFD_CLOEXEC), err;
 
-	err = file < 0 ? -1 : recorder_begin(file, RECORDING_BEGIN);
+	err = file < 0 || last < 0 ? -1 : recorder_begin(file, RECORDING_BEGIN);
 	made->count = count;
 	for (unsigned int at = 0; !err && at < count; at++) {
-		struct snapshot *snapshot = recording_state(blocks, lines, at);
-		struct recorder recorder = {.file = file,
-					    .state = state,
-					    .next = memfd_create("state", MFD_CLOEXEC),
-					    .end = (uint64_t)lseek(file, 0, SEEK_END),
-					    .since_ns = at * RECORDING_SECOND,
-					    .memory_left = UINT64_MAX};
-
-		err = snapshot ? recorder_append(&recorder, snapshot) : -1;
-		snapshot_free(snapshot);
-		if (state >= 0)
-			close(state);
-		state = recorder.next;
+		err = recording_add(file, last, blocks, lines, at);
 		made->ends[at] = lseek(file, 0, SEEK_END);
 	}
-	if (state >= 0)
-		close(state);
+	close(last);
 	close(file);
 	return err;
 }

@@ -221,6 +221,42 @@ static void test_names(void **state)
 	snapshot_free(snapshot);
 }
 
+/* Frames have the binary that their address is in; what is no binary is refused. */
+static void test_binaries(void **state)
+{
+	static const uint64_t addresses[] = {0x400100, 0x400200, 0x400300};
+	struct event_symbol_binary binary = {
+		.start = 0x1000, .limit = 0x3000, .offset = 0x800, .build_id_bytes = 4};
+	const struct snapshot_binary *found;
+	struct trace *trace = *state;
+	struct snapshot *snapshot;
+
+	assert_int_equal(feed_native_stack(trace, STACK, addresses, 3, EVENT_STACK_CUT), 0);
+	assert_int_equal(native_put(trace, EVENT_ALLOC, 1, 0x1000, 8), 0);
+	assert_int_equal(feed_symbol_binary(trace, 0x400100, "f", "/a.so", &binary, "12ab"), 0);
+	assert_int_equal(feed_symbol_binary(trace, 0x400200, "g", "/a.so", &binary, "12ab"), 0);
+	assert_int_equal(trace_snapshot(trace, 0, 0, &snapshot), 0);
+	assert_int_equal(snapshot->binary_count, 1);
+	found = snapshot_binary(snapshot, &snapshot->frames[1]);
+	assert_ptr_equal(found, snapshot_binary(snapshot, &snapshot->frames[0]));
+	assert_string_equal(strings_get(snapshot->strings, found->path), "/a.so");
+	assert_string_equal(strings_get(snapshot->strings, found->build_id), "12ab");
+	assert_int_equal(found->start, 0x1000);
+	assert_int_equal(found->limit, 0x3000);
+	assert_int_equal(found->offset, 0x800);
+	assert_null(snapshot_binary(snapshot, &snapshot->frames[2]));
+	assert_int_equal(snapshot->frames[2].native, SNAPSHOT_NATIVE);
+	snapshot_free(snapshot);
+	assert_int_equal(feed_symbol_binary(trace, 0x400300, "h", "/a.so", &binary, "12g4"),
+			 -EBADMSG);
+	binary.build_id_bytes = 64; /* exceeds the record */
+	assert_int_equal(feed_symbol_binary(trace, 0x400300, "h", "/a.so", &binary, "12ab"),
+			 -EBADMSG);
+	binary.build_id_bytes = 0;
+	binary.limit = binary.start;
+	assert_int_equal(feed_symbol_binary(trace, 0x400300, "h", "/a.so", &binary, ""), -EBADMSG);
+}
+
 /* A walk that went on behind Python's frames was cut there, in the second library. */
 static void test_file_that_cuts(void **state)
 {
@@ -357,7 +393,7 @@ int main(void)
 		BOTH(test_tables_apart), BOTH(test_reallocs_apart),   BOTH(test_freed_twice),
 		NATIVE(test_names),      NATIVE(test_file_that_cuts), NATIVE(test_limit),
 		NATIVE(test_malformed),  BOTH(test_layers_of_modes),  NATIVE(test_clear),
-		NATIVE(test_slow_names),
+		NATIVE(test_slow_names), NATIVE(test_binaries),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -168,7 +168,7 @@ static void bad_records_are_refused(void **state)
 {
 	struct trace *trace = *state;
 
-	assert_int_equal(task_feed(trace, 1, EVENT_TASK_NAMED + 1, 0, NULL, 1, 0), -EBADMSG);
+	assert_int_equal(task_feed(trace, 1, EVENT_TASK_OTHER + 1, 0, NULL, 1, 0), -EBADMSG);
 	assert_int_equal(task_feed(trace, 1, EVENT_TASK_NAMED, 0, NULL, 0, 4), -EBADMSG);
 	assert_int_equal(task_feed(trace, 1, EVENT_TASK_NAMED, 0, NULL, 3, 3), -EBADMSG);
 	assert_int_equal(task_feed(trace, 1, EVENT_TASK_NAMED, 0, NULL, 4, 6), -EBADMSG);

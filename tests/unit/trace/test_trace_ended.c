@@ -109,7 +109,7 @@ static void test_ended_memory(void **state)
 	for (uint32_t p = 1; p <= SMALL_PROCESSES; p++)
 		small_run(trace, TGID + p);
 	charged = trace_memory(trace) - charged;
-	assert_uint_in_range(charged / SMALL_PROCESSES, 8640, 14000);
+	assert_uint_in_range(charged / SMALL_PROCESSES, 8640, 14500);
 	if (!SANITIZED)
 		assert_uint_in_range(held() - before, charged / 5 * 4, charged / 5 * 6);
 	trace_free(trace);

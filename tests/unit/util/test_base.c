@@ -280,9 +280,25 @@ static void strings_of_any_length(void **state)
 	strings_free(strings);
 }
 
+/* An index beyond the capacity, by any distance, is within it then. */
+static void array_reaches_the_index(void **state)
+{
+	uint64_t *items = NULL;
+	size_t capacity = 0;
+
+	(void)state;
+	for (uint32_t index = 0; index < 100000; index = 7 * index + 1) {
+		assert_int_equal(ARRAY_GROW(items, capacity, index), 0);
+		assert_true(capacity > index);
+		items[index] = index;
+	}
+	array_release(NULL, &items, &capacity, sizeof(*items));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(array_reaches_the_index),
 		cmocka_unit_test(reason_belongs_to_its_errno),
 		cmocka_unit_test(reason_may_wrap_a_reason),
 		cmocka_unit_test(reason_is_cut),

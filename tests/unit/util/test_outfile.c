@@ -400,6 +400,7 @@ static void outfile_keeps_foreign_files(void **state)
 					  "TRACERCP",
 					  "trcrheap",
 					  "PERFILE2",
+					  "DTiJ\1",
 					  "main (a.py:1);f (a.py:3) 12\n",
 					  "7f0012345678 40 py::f:/a.py\n",
 					  "\n"};

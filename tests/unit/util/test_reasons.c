@@ -98,9 +98,28 @@ static void reasons(void **state)
 	}
 }
 
+/* An error of the kernel's has no reason, wherever it comes from. */
+static void of_the_kernel(void **state)
+{
+	(void)state;
+	error_set(-ENOENT, STALE);
+	assert_int_equal(access("/nonexistent", F_OK), -1);
+	int err = error_errno();
+
+	assert_int_equal(err, -ENOENT);
+	assert_string_equal(error_reason(err), strerror(ENOENT));
+
+	/* An error on its way to the user keeps its reason while something else fails. */
+	error_set(-EBUSY, STALE);
+	assert_int_equal(access("/nonexistent", F_OK), -1);
+	assert_int_equal(error_errno(), -ENOENT);
+	assert_string_equal(error_reason(-EBUSY), STALE);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(reasons)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(reasons),
+					   cmocka_unit_test(of_the_kernel)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

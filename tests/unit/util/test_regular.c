@@ -134,12 +134,36 @@ static void forked(void **state)
 	close(fd);
 }
 
+/* A fork that has closed what it inherited, and has other descriptors of these numbers. */
+static void forgotten(void **state)
+{
+	int folder = *(int *)*state, fd = regular_open(folder, "file", 0);
+	pid_t child = fork();
+
+	if (!child) {
+		regular_forget();
+		for (int i = STDERR_FILENO + 1; i < 64; i++)
+			if (i != folder)
+				dup2(folder, i);
+		int own = regular_open(folder, "file", 0);
+		for (int i = STDERR_FILENO + 1; i < 64; i++)
+			if (fcntl(i, F_GETFD) < 0)
+				_exit(2);
+		_exit(own < 0);
+	}
+	int status = 1;
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+	close(fd);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(types, folder_make, folder_remove),
 		cmocka_unit_test_setup_teardown(folders, folder_make, folder_remove),
 		cmocka_unit_test_setup_teardown(forked, folder_make, folder_remove),
+		cmocka_unit_test_setup_teardown(forgotten, folder_make, folder_remove),
 	};
 
 	return cmocka_run_group_tests_name("regular", tests, NULL, NULL);

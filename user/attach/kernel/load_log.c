@@ -21,7 +21,7 @@ static _Thread_local struct {
 } taking;
 
 /* Statistics that the verifier prints after its reason. */
-static int is_statistics(const char *line, size_t bytes)
+static bool is_statistics(const char *line, size_t bytes)
 {
 	static const char *const begins[] = {"processed ", "verification time ", "stack depth ",
 					     "max_states"};

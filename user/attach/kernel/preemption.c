@@ -10,7 +10,7 @@
 
 #define LINE_MAX_BYTES 4096 /* a command line has at most 2,048 */
 
-int preemption_is_full(const char *version, const char *models, const char *command_line)
+bool preemption_is_full(const char *version, const char *models, const char *command_line)
 {
 	/* A model that is chosen at boot, or later. Otherwise it is the one that was built. */
 	if (!strstr(version, "PREEMPT_DYNAMIC"))
@@ -32,7 +32,7 @@ static const char *text_read(const char *path, char text[LINE_MAX_BYTES])
 	return bytes > 0 ? text : NULL;
 }
 
-int kernel_is_preempted(void)
+bool kernel_is_preempted(void)
 {
 	char models[LINE_MAX_BYTES], command_line[LINE_MAX_BYTES];
 	struct utsname name;

@@ -5,11 +5,13 @@
  */
 #pragma once
 
+#include <stdbool.h>
+
 /*
  * From the kernel's version (uname -v), its models with the current one in parentheses
  * (/sys/kernel/debug/sched/preempt) and its command line; NULL: not known. 1 if it does or may; 0.
  * Pure.
  */
-int preemption_is_full(const char *version, const char *models, const char *command_line);
+bool preemption_is_full(const char *version, const char *models, const char *command_line);
 /* The same for the running kernel. */
-int kernel_is_preempted(void);
+bool kernel_is_preempted(void);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "attach/kernel/private_stack.h"
+#include "util/error.h"
 
 #include <bpf/bpf.h>
 #include <errno.h>
@@ -34,7 +35,7 @@ int private_stack_count_fd(int program)
 	int count;
 
 	if (bpf_obj_get_info_by_fd(program, &info, &size))
-		return -errno;
+		return error_errno();
 	bytes = info.jited_prog_len;
 	if (!bytes || bytes > CODE_MAX)
 		return -EOPNOTSUPP;
@@ -47,7 +48,7 @@ int private_stack_count_fd(int program)
 	size = sizeof(info);
 	/* The kernel clears the address if it does not show the code (kptr_restrict). */
 	if (bpf_obj_get_info_by_fd(program, &info, &size))
-		count = -errno;
+		count = error_errno();
 	else
 		count = info.jited_prog_insns ? private_stack_count(code, bytes) : -EPERM;
 	free(code);

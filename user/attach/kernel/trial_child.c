@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "attach/kernel/trial_child.h"
+#include "util/error.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -22,12 +23,12 @@ int trial_child_run(int (*ask)(void *context), void *context)
 	int fds[2], answer, err = 0;
 
 	if (pipe2(fds, O_CLOEXEC))
-		return -errno;
+		return error_errno();
 	pid_t child = fork();
 	if (!child)
 		child_run(ask, context, fds[1]);
 	if (child < 0)
-		err = -errno;
+		err = error_errno();
 	close(fds[1]);
 	/* The probe is gone when the child has ended, not when its answer arrives. */
 	while (child > 0 && waitpid(child, NULL, 0) < 0 && errno == EINTR)

@@ -60,7 +60,7 @@ static int btf_read(int fd, struct names *out)
 static int names_read(struct names *out)
 {
 	int fd = open("/sys/kernel/btf/vmlinux", O_RDONLY | O_CLOEXEC);
-	int err = fd < 0 ? -errno : btf_read(fd, out);
+	int err = fd < 0 ? error_errno() : btf_read(fd, out);
 	__u32 bytes;
 
 	descriptor_close(fd);
@@ -89,7 +89,7 @@ static int names_have(const struct names *names, const char *name)
 }
 
 /* BTF names decide only if we may not try. */
-static int link_is_possible(enum links_kind kind, int named)
+static bool link_is_possible(enum links_kind kind, int named)
 {
 	int possible = named ? link_trial(kind) : 0;
 
@@ -100,27 +100,33 @@ static int link_is_possible(enum links_kind kind, int named)
  * Before 6.2 a program finds no task storage while another task, which it has preempted, is in the
  * same function of the kernel.
  */
-static int task_storage_is_found(const struct names *names)
+static bool task_storage_is_found(const struct names *names)
 {
 	return names_have(names, "bpf_task_storage_get_recur") || !kernel_is_preempted();
+}
+
+bool features_user_ns_is_root(void)
+{
+	struct stat user_ns;
+
+	/* A kernel without user namespaces has only the initial one, and no such file. */
+	return stat("/proc/self/ns/user", &user_ns) || user_ns.st_ino == ROOT_USER_NS_INODE;
 }
 
 int features_probe(struct features *out)
 {
 	struct utsname name;
-	struct stat pid_ns, user_ns;
+	struct stat pid_ns;
 	struct names names = {0};
 
 	memset(out, 0, sizeof(*out));
 	if (uname(&name))
-		return -errno;
+		return error_errno();
 	snprintf(out->kernel, sizeof(out->kernel), "%s", name.release);
 	out->perf_uprobe = !access("/sys/bus/event_source/devices/uprobe/type", R_OK);
 	if (stat("/proc/self/ns/pid", &pid_ns))
-		return -errno;
-	/* A kernel without user namespaces has only the initial one, and no such file. */
-	out->root_user_ns =
-		stat("/proc/self/ns/user", &user_ns) || user_ns.st_ino == ROOT_USER_NS_INODE;
+		return error_errno();
+	out->root_user_ns = features_user_ns_is_root();
 	out->root_pid_ns = pid_ns.st_ino == ROOT_PID_NS_INODE;
 	if (names_read(&names)) {
 		free(names.data);
@@ -151,21 +157,25 @@ int features_capabilities(struct capability out[8], size_t *count)
 		const char *name, *why;
 		cap_value_t value;
 		int required;
+		int in_admin; /* the kernel takes CAP_SYS_ADMIN for it */
 	} wanted[] = {
-		{"CAP_BPF", "loads BPF programs and maps", CAP_BPF, 1},
-		{"CAP_PERFMON", "attaches tracing programs", CAP_PERFMON, 1},
+		{"CAP_BPF", "loads BPF programs and maps", CAP_BPF, 1, 1},
+		{"CAP_PERFMON", "attaches tracing programs", CAP_PERFMON, 1, 1},
 		{"CAP_SYS_PTRACE", "reads the target's memory and its mapped files", CAP_SYS_PTRACE,
-		 1},
+		 1, 0},
 		{"CAP_SYS_ADMIN",
 		 "attaches uprobes to other users' processes, opens /proc/PID/map_files",
-		 CAP_SYS_ADMIN, 1},
-		{"CAP_DAC_READ_SEARCH", "reads files of other users", CAP_DAC_READ_SEARCH, 0},
+		 CAP_SYS_ADMIN, 1, 0},
+		{"CAP_DAC_READ_SEARCH", "reads processes and files of other users",
+		 CAP_DAC_READ_SEARCH, 0, 0},
 	};
 	cap_t caps = cap_get_proc();
+	cap_flag_value_t admin = CAP_CLEAR;
 
 	*count = 0;
 	if (!caps)
-		return -errno;
+		return error_errno();
+	cap_get_flag(caps, CAP_SYS_ADMIN, CAP_EFFECTIVE, &admin);
 	for (size_t i = 0; i < ARRAY_SIZE(wanted); i++) {
 		cap_flag_value_t held = CAP_CLEAR;
 
@@ -173,7 +183,7 @@ int features_capabilities(struct capability out[8], size_t *count)
 		out[*count].name = wanted[i].name;
 		out[*count].why = wanted[i].why;
 		out[*count].required = wanted[i].required;
-		out[*count].held = held == CAP_SET;
+		out[*count].held = held == CAP_SET || (wanted[i].in_admin && admin == CAP_SET);
 		(*count)++;
 	}
 	cap_free(caps);
@@ -204,7 +214,8 @@ int features_check(const struct features *features, const char **remedy)
 	}
 	if (!features->root_pid_ns) {
 		*remedy = "run it on the host, or in a container that shares the host's PID "
-			  "namespace (--pid=host)";
+			  "namespace (--pid=host, hostPID: true); leaks, heap and memory place no "
+			  "probe and work here";
 		return error_set(
 			-ENOSYS,
 			"it runs in a PID namespace of its own, where process ids are not the "
@@ -215,7 +226,7 @@ int features_check(const struct features *features, const char **remedy)
 				    error_set(-ENOSYS, "kernel %s has no type information (BTF)",
 					      features->kernel),
 				    remedy);
-	*remedy = "boot kernel 5.15 or newer";
+	*remedy = "boot kernel 6.1 or later; " HINT_WITHOUT_PROBES;
 	if (!features->ring_buffer || !features->task_storage || !features->attach_cookie)
 		return error_set(-ENOSYS, "kernel %s has no %s", features->kernel,
 				 !features->ring_buffer    ? "BPF ring buffer"

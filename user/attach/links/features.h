@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 
 struct features {
@@ -31,6 +32,9 @@ struct features {
 	char kernel[65]; /* uname -r */
 };
 
+/* Whether we are in the initial user namespace; features_probe() asks it, too. */
+bool features_user_ns_is_root(void);
+
 struct capability {
 	const char *name; /* "CAP_BPF" … */
 	const char *why;
@@ -40,8 +44,8 @@ struct capability {
 
 int features_probe(struct features *out); /* 0, -errno */
 /*
- * The relevant capabilities and whether they are held now. *count entries; the texts are static. 0,
- * -errno.
+ * The relevant capabilities and whether they are held now, themselves or in CAP_SYS_ADMIN. *count
+ * entries; the texts are static. 0, -errno.
  */
 int features_capabilities(struct capability out[8], size_t *count);
 /*

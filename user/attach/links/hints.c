@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -52,7 +53,7 @@ void hint_facts_read(struct hint_facts *out)
 	int fd = open(BTF, O_RDONLY | O_CLOEXEC);
 
 	memset(out, 0, sizeof(*out));
-	out->btf_error = fd < 0 ? -errno : 0;
+	out->btf_error = fd < 0 ? error_errno() : 0;
 	descriptor_close(fd);
 	out->root = !geteuid();
 	out->filtered = prctl(PR_GET_SECCOMP) == 2;
@@ -64,22 +65,22 @@ void hint_facts_read(struct hint_facts *out)
 	out->lockdown = hint_lockdown_parse(lockdown);
 }
 
-static int is_filtered(const struct hint_facts *facts)
+static bool is_filtered(const struct hint_facts *facts)
 {
 	return facts->filtered;
 }
 
-static int is_confidential(const struct hint_facts *facts)
+static bool is_confidential(const struct hint_facts *facts)
 {
 	return facts->lockdown == LOCKDOWN_CONFIDENTIALITY;
 }
 
-static int is_without_sys(const struct hint_facts *facts)
+static bool is_without_sys(const struct hint_facts *facts)
 {
 	return !facts->sys_mounted;
 }
 
-static int is_without_pmu(const struct hint_facts *facts)
+static bool is_without_pmu(const struct hint_facts *facts)
 {
 	return !facts->perf_uprobe;
 }
@@ -88,16 +89,16 @@ static int is_without_pmu(const struct hint_facts *facts)
  * Debian and Ubuntu kernels have levels above 2, at which perf_event_open(2) is restricted to
  * privileged processes.
  */
-static int is_paranoid(const struct hint_facts *facts)
+static bool is_paranoid(const struct hint_facts *facts)
 {
 	return facts->perf_event_paranoid > 2;
 }
 
 /* The first matching row is used. */
 static const struct hints_row {
-	unsigned int steps;                          /* enum hint_step */
-	int error;                                   /* or ANY */
-	int (*fits)(const struct hint_facts *facts); /* NULL: always */
+	unsigned int steps;                           /* enum hint_step */
+	int error;                                    /* or ANY */
+	bool (*fits)(const struct hint_facts *facts); /* NULL: always */
 	struct hint hint;
 } rows[] = {
 	{HINT_BTF,
@@ -109,7 +110,7 @@ static const struct hints_row {
 	 NULL,
 	 {"there is no " BTF,
 	  "boot a kernel with CONFIG_DEBUG_INFO_BTF, as distributions have it since 2021; where "
-	  "/sys/kernel is covered (a sandbox), run it outside"}},
+	  "/sys/kernel is covered (a sandbox), run it outside; " HINT_WITHOUT_PROBES}},
 	{HINT_BTF,
 	 -EACCES,
 	 NULL,
@@ -248,6 +249,6 @@ const char *hint_capability_remedy(void)
 	/* If root lacks a capability it was denied, and sudo does not restore it. */
 	return geteuid() ? "run it with sudo"
 			 : "sudo gives no more here; in a container: --privileged --pid=host, or "
-			   "--pid=host --cap-add BPF --cap-add PERFMON --cap-add SYS_PTRACE "
-			   "--cap-add SYS_ADMIN";
+			   "--pid=host --cap-add SYS_PTRACE --cap-add SYS_ADMIN "
+			   "--cap-add DAC_READ_SEARCH";
 }

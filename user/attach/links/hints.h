@@ -29,6 +29,9 @@ void hint_facts_read(struct hint_facts *out);
 /* Parses /sys/kernel/security/lockdown: "none [integrity] confidentiality". Pure. */
 enum hint_lockdown hint_lockdown_parse(const char *text);
 
+/* The end of a remedy where only probes are impossible: these commands place none. */
+#define HINT_WITHOUT_PROBES "tracer leaks, heap and memory work without"
+
 /* The step that the kernel refused. */
 enum hint_step {
 	HINT_BTF = 1,   /* reading its types */

@@ -20,6 +20,7 @@
 #include "attach/links/perf_uprobe.h"
 #include "proc/container/cgroup.h"
 #include "proc/patience.h"
+#include "proc/priority.h"
 #include "proc/process.h"
 #include "proc/sandbox/privileges.h"
 #include "util/array.h"
@@ -108,7 +109,7 @@ static void keeper_abandoned(const struct keeper *keeper)
  * long as it likes, and neither the pidfd nor the socket shows anything. stat takes no lock that
  * such a task may hold.
  */
-static int owner_is_lost(const struct keeper *keeper)
+static bool owner_is_lost(const struct keeper *keeper)
 {
 	unsigned long long fields[STAT_SIGNALS + 1] = {0};
 	char path[40], text[1024], *at;
@@ -450,7 +451,7 @@ static void keeper_begin(const struct keeper *keeper)
 	sigfillset(&all);
 	sigprocmask(SIG_SETMASK, &all, NULL);
 	signal(SIGCHLD, SIG_IGN);
-	setsid();
+	priority_keep();
 	prctl(PR_SET_NAME, LINK_KEEPER_NAME);
 	/*
 	 * A reader of the owner's output must not wait for us to close it; nor do we keep a file

@@ -14,6 +14,7 @@
 #include "proc/own_function.h"
 #include "util/array.h"
 #include "util/descriptor.h"
+#include "util/error.h"
 
 /* The probed function; it is never called. In assembly: gcc has no naked functions on arm64. */
 asm(".pushsection .text\n"
@@ -36,7 +37,7 @@ int link_trial_program(enum links_kind kind)
 	int fd = bpf_prog_load(BPF_PROG_TYPE_KPROBE, "link_trial", "GPL", insns, ARRAY_SIZE(insns),
 			       &opts);
 
-	return fd < 0 ? -errno : fd;
+	return fd < 0 ? error_errno() : fd;
 }
 
 /* Links a program to a function of this child process. 1, 0; -EPERM, -EACCES. */
@@ -98,7 +99,7 @@ int task_storage_trial(size_t bytes)
 		task = (int)syscall(SYS_pidfd_open, getpid(), 0);
 		err = map < 0 || task < 0 || !blank ||
 				      bpf_map_update_elem(map, &task, blank, BPF_ANY)
-			      ? -errno
+			      ? error_errno()
 			      : 0;
 	}
 	descriptor_close(map);

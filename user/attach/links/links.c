@@ -36,6 +36,11 @@ void links_silence_libbpf(void)
 	libbpf_set_print(libbpf_print);
 }
 
+const char *links_libbpf_version(void)
+{
+	return libbpf_version_string();
+}
+
 enum links_backend links_choose(const struct features *features, int no_session, int no_multi)
 {
 	return !features->uprobe_multi || no_multi       ? LINKS_PERF
@@ -78,7 +83,7 @@ int links_multi_create(int program, enum links_kind kind, const char *path, pid_
 	};
 	int fd = (int)syscall(__NR_bpf, BPF_LINK_CREATE, &attr, sizeof(attr));
 
-	return fd < 0 ? -errno : fd;
+	return fd < 0 ? error_errno() : fd;
 }
 
 size_t links_probes_left(const struct links *links)

@@ -65,3 +65,4 @@ int links_move(struct links *links, struct links *other);
 void links_free(struct links *links, int wait);
 /* Shows libbpf's own messages, including the verifier's, only with -v. */
 void links_silence_libbpf(void);
+const char *links_libbpf_version(void);

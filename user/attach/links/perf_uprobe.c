@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "attach/links/perf_uprobe.h"
+#include "util/error.h"
 
 #include <bpf/bpf.h>
 #include <errno.h>
@@ -16,7 +17,7 @@ static int number_read(const char *path, const char *format, unsigned int *out)
 	FILE *file = fopen(path, "re");
 
 	if (!file)
-		return -errno;
+		return error_errno();
 	int got = fscanf(file, format, out);
 	fclose(file);
 	return got == 1 ? 0 : -ENOSYS;
@@ -63,7 +64,7 @@ static int event_open(const char *path, uint64_t offset, pid_t pid, enum links_k
 	 */
 	fd = (int)syscall(SYS_perf_event_open, &attr, pid < 0 ? -1 : pid, pid < 0 ? 0 : -1, -1,
 			  PERF_FLAG_FD_CLOEXEC);
-	return fd < 0 ? -errno : fd;
+	return fd < 0 ? error_errno() : fd;
 }
 
 int perf_uprobe_open(const char *path, uint64_t offset, pid_t pid, enum links_kind kind)
@@ -83,7 +84,7 @@ int perf_uprobe_link(int program, const char *path, pid_t pid, enum links_kind k
 		return event;
 	link = bpf_link_create(program, event, BPF_PERF_EVENT, &opts);
 	if (link < 0)
-		link = -errno;
+		link = error_errno();
 	close(event);
 	return link;
 }

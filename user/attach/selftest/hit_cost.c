@@ -36,7 +36,7 @@ double hit_cost_ns(const struct hit_cost *cost, uint64_t before, uint64_t now, e
 	return hits * in_work[phase] * (cost->trap_ns + run_ns);
 }
 
-static int is_enough(const struct hit_runs *runs)
+static bool is_enough(const struct hit_runs *runs)
 {
 	return runs->count >= STATS_RUNS;
 }
@@ -67,7 +67,7 @@ void hit_cost_count(struct hit_cost *cost, struct attach *attach)
 }
 
 /* There may be no probe but in windows, or no window at all. */
-static int is_counted(const struct hit_cost *cost)
+static bool is_counted(const struct hit_cost *cost)
 {
 	unsigned int phases = 0;
 
@@ -99,13 +99,19 @@ void hit_cost_enter(struct hit_cost *cost, struct attach *attach, enum hit_phase
 
 int hit_cost_trap_begin(struct hit_cost *cost, struct attach *attach)
 {
+	if (attach_hits_are_ns(attach)) {
+		cost->trap_ns = 1;
+		return 0;
+	}
 	return cost->trial.child ? 0 : trap_trial_begin(&cost->trial, attach);
 }
 
 int hit_cost_trap(struct hit_cost *cost, struct attach *attach)
 {
-	return hit_cost_trap_begin(cost, attach)
-		       ?: trap_trial_end(&cost->trial, attach, &cost->trap_ns);
+	int err = hit_cost_trap_begin(cost, attach);
+
+	return err || !cost->trial.child ? err
+					 : trap_trial_end(&cost->trial, attach, &cost->trap_ns);
 }
 
 void hit_cost_end(struct hit_cost *cost)

@@ -84,17 +84,17 @@ static int returns_try(void *context)
 
 	(void)context;
 	if (pipe2(fds, O_CLOEXEC))
-		return -errno;
+		return error_errno();
 	pid_t child = fork();
 	if (!child) {
 		close(fds[1]);
 		child_run(fds[0]);
 	}
 	close(fds[0]);
-	probe = child < 0 ? -errno : probe_place(child);
+	probe = child < 0 ? error_errno() : probe_place(child);
 	result = probe < 0 ? probe : 0;
 	if (!result && write(fds[1], "", 1) != 1)
-		result = -errno;
+		result = error_errno();
 	/* Without that byte the child reads the end of the pipe and exits too. */
 	close(fds[1]);
 	while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR)
@@ -119,7 +119,7 @@ int seccomp_is_filtered(pid_t pid)
 	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
 	DIR *threads = opendir(path);
 	if (!threads)
-		return errno == ENOENT ? -ESRCH : -errno;
+		return errno == ENOENT ? -ESRCH : error_errno();
 	while (!filtered && count++ < MAX_THREADS && (entry = readdir(threads))) {
 		pid_t tid = (pid_t)strtol(entry->d_name, NULL, 10);
 

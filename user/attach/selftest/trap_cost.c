@@ -78,9 +78,9 @@ int trap_trial_begin(struct trap_trial *out, struct attach *attach)
 	int wait_fds[2], answer_fds[2], err = 0;
 
 	if (pipe2(wait_fds, O_CLOEXEC))
-		return -errno;
+		return error_errno();
 	if (pipe2(answer_fds, O_CLOEXEC)) {
-		err = -errno;
+		err = error_errno();
 		close(wait_fds[0]);
 		close(wait_fds[1]);
 		return err;
@@ -90,13 +90,13 @@ int trap_trial_begin(struct trap_trial *out, struct attach *attach)
 		close(wait_fds[1]);
 		child_run(wait_fds[0], answer_fds[1]);
 	}
-	err = child < 0 ? -errno : 0;
+	err = child < 0 ? error_errno() : 0;
 	close(wait_fds[0]);
 	close(answer_fds[1]);
 	*out = (struct trap_trial){.child = child, .answer_fd = answer_fds[0]};
 	err = err ?: child_probe(attach, child);
 	if (!err && write(wait_fds[1], "", 1) != 1)
-		err = -errno;
+		err = error_errno();
 	/* Without that byte the child reads the end of the pipe and exits too. */
 	close(wait_fds[1]);
 	if (err)

@@ -8,7 +8,7 @@
 #include "object/elf/elf_file.h"
 #include "proc/process.h"
 
-int unwind_debug_is_wanted(int err, const struct unwind_table *table)
+bool unwind_debug_is_wanted(int err, const struct unwind_table *table)
 {
 	return err ? err == -ENOENT : table->origin.uncovered > UNWIND_UNCOVERED_MAX;
 }

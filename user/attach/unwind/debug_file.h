@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <sys/types.h>
 
 #include "object/unwind/unwind_table.h"
@@ -13,7 +14,7 @@
 #define UNWIND_UNCOVERED_MAX 4096u
 
 /* May the debug file describe code that a table does not? err, table: of unwind_loader_read(). */
-int unwind_debug_is_wanted(int err, const struct unwind_table *table);
+bool unwind_debug_is_wanted(int err, const struct unwind_table *table);
 /*
  * Opens the debug file of a file that a process maps, which stays the caller's. -1: there is none.
  * path: as the process sees it.

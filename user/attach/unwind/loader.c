@@ -120,7 +120,7 @@ static int unwind_modules_open(struct unwind_modules *out, pid_t pid,
 	if (root < 0)
 		root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (root < 0)
-		return -errno;
+		return error_errno();
 	err = -ENOENT;
 	for (size_t i = 0; err && i < UNWIND_MODULE_ABOVE && strrchr(path, '/'); i++) {
 		*strrchr(path, '/') = '\0';
@@ -130,7 +130,7 @@ static int unwind_modules_open(struct unwind_modules *out, pid_t pid,
 	return err;
 }
 
-static int is_module(const char *name)
+static bool is_module(const char *name)
 {
 	size_t length = strlen(name);
 
@@ -282,7 +282,7 @@ static void lane_hurry(struct lane *lane, struct wanted *wanted)
 	lane->queue[at] = copy;
 }
 
-static int lane_has_urgent(const struct lane *lane)
+static bool lane_has_urgent(const struct lane *lane)
 {
 	for (size_t i = 0; i < lane->count; i++)
 		if (lane->queue[i].is_urgent)
@@ -297,7 +297,7 @@ int unwind_loader_read(int fd, struct unwind_table **out)
 	int err = 0;
 
 	if (regular_stat(fd, &st))
-		return -errno;
+		return error_errno();
 	if (st.st_size <= 0 || (uint64_t)st.st_size > UNWIND_PACKED_MAX)
 		return -EPROTO;
 	char *bytes = malloc((size_t)st.st_size);
@@ -323,7 +323,7 @@ static int table_ask(struct lane *lane, const struct wanted *wanted, uint64_t un
 	if (lane->table_fd < 0)
 		lane->table_fd = memfd_create("unwind-table", MFD_CLOEXEC);
 	if (lane->table_fd < 0)
-		return -errno;
+		return error_errno();
 	return worker_unwind(lane->worker, wanted->fd, wanted->debug_fd, lane->table_fd,
 			     wanted->key.rows, until_ns)
 		       ?: unwind_loader_read(lane->table_fd, table);
@@ -417,7 +417,7 @@ void unwind_loader_free(struct unwind_loader *loader)
 }
 
 /* A file that waits for its turn is mapped, or is asked for once more. 1; 0: it does not wait. */
-static int queue_has(struct unwind_loader *loader, const struct abi_unwind_key *key)
+static bool queue_has(struct unwind_loader *loader, const struct abi_unwind_key *key)
 {
 	struct lane *expected = &loader->lanes[LANE_EXPECTED];
 	struct wanted *wanted = lane_find(expected, key);
@@ -471,7 +471,7 @@ static int key_guess(int fd, struct abi_unwind_key *key)
 	struct stat st;
 
 	if (regular_stat(fd, &st))
-		return -errno;
+		return error_errno();
 	*key = (struct abi_unwind_key){
 		.inode = st.st_ino,
 		.changed_ns = timespec_ns(st.st_ctim),
@@ -500,14 +500,14 @@ static int queue_open(struct unwind_loader *loader, const struct wanted *wanted,
 }
 
 /* Is its table there, or is it in a queue? */
-static int is_known(struct unwind_loader *loader, const struct abi_unwind_key *key)
+static bool is_known(struct unwind_loader *loader, const struct abi_unwind_key *key)
 {
 	return id_map_find(&loader->known, key_hash(key)) != ID_MAP_NONE;
 }
 
 /* is_own: it is the program's own file, which all of its stacks end in. */
 static void map_add(struct unwind_loader *loader, pid_t pid, const struct process_map *map,
-		    int is_own)
+		    enum abi_unwind_rows rows, int is_own)
 {
 	struct wanted wanted = {.pid = pid,
 				.start = map->start,
@@ -518,8 +518,9 @@ static void map_add(struct unwind_loader *loader, pid_t pid, const struct proces
 	wanted.fd = process_map_open(pid, map);
 	if (wanted.fd < 0)
 		return;
-	if (key_guess(wanted.fd, &wanted.key) || queue_open(loader, &wanted, map->path) ||
-	    is_known(loader, &wanted.key)) {
+	int err = key_guess(wanted.fd, &wanted.key);
+	wanted.key.rows = rows;
+	if (err || queue_open(loader, &wanted, map->path) || is_known(loader, &wanted.key)) {
 		close(wanted.fd);
 	} else {
 		wanted.path = strdup(map->path);
@@ -531,10 +532,10 @@ static void map_add(struct unwind_loader *loader, pid_t pid, const struct proces
 void unwind_loader_map(struct unwind_loader *loader, pid_t pid, const struct process_map *map)
 {
 	if (map->executable && map->inode)
-		map_add(loader, pid, map, 0);
+		map_add(loader, pid, map, ABI_UNWIND_ROWS_CALLS, 0);
 }
 
-void unwind_loader_prepare(struct unwind_loader *loader, pid_t pid)
+void unwind_loader_prepare(struct unwind_loader *loader, pid_t pid, enum abi_unwind_rows rows)
 {
 	struct process_maps maps;
 	int is_own = 1; /* the kernel maps the program below its libraries */
@@ -546,7 +547,7 @@ void unwind_loader_prepare(struct unwind_loader *loader, pid_t pid)
 
 		if (!map->executable || !map->inode)
 			continue;
-		map_add(loader, pid, map, is_own);
+		map_add(loader, pid, map, rows, is_own);
 		is_own = 0;
 	}
 	process_maps_free(&maps);
@@ -679,7 +680,7 @@ int unwind_loader_step(struct unwind_loader *loader, uint64_t until_ns)
 	return unwind_loader_hurry(loader, until_ns) && large && expected;
 }
 
-int unwind_loader_is_worker(const struct unwind_loader *loader, pid_t pid)
+bool unwind_loader_is_worker(const struct unwind_loader *loader, pid_t pid)
 {
 	for (size_t i = 0; i < LANES; i++)
 		if (loader->lanes[i].worker && worker_pid(loader->lanes[i].worker) == pid)

@@ -9,6 +9,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/stat.h>
 #include <sys/types.h>
@@ -52,10 +53,10 @@ void unwind_loader_free(struct unwind_loader *loader); /* NULL is legal */
 /* Queues a file that a walk asked for. */
 void unwind_loader_want(struct unwind_loader *loader, const struct event_unwind_file *file);
 /*
- * Queues the files that a process has mapped as code. On a file system that shows other device
- * numbers to stat() than the kernel has (btrfs, overlayfs) walks ask for them.
+ * Queues these tables of the files that a process has mapped as code. On a file system that shows
+ * other device numbers to stat() than the kernel has (btrfs, overlayfs) walks ask for them.
  */
-void unwind_loader_prepare(struct unwind_loader *loader, pid_t pid);
+void unwind_loader_prepare(struct unwind_loader *loader, pid_t pid, enum abi_unwind_rows rows);
 /*
  * The same for one file, for an event of a mapping. The process may have ended: the next one that
  * runs the program finds its table.
@@ -82,7 +83,7 @@ int unwind_loader_hurry_expected(struct unwind_loader *loader, uint64_t until_ns
  */
 int unwind_loader_step(struct unwind_loader *loader, uint64_t until_ns);
 /* Is this a process that compiles? */
-int unwind_loader_is_worker(const struct unwind_loader *loader, pid_t pid);
+bool unwind_loader_is_worker(const struct unwind_loader *loader, pid_t pid);
 /* Reads the table that worker_unwind() wrote. 0: the caller frees *out; -EPROTO, -errno. */
 int unwind_loader_read(int fd, struct unwind_table **out);
 void unwind_loader_use(const struct unwind_loader *loader, struct unwind_loader_use *out);

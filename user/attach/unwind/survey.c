@@ -12,11 +12,12 @@
 #include "proc/process.h"
 #include "util/cleanup.h"
 #include "util/clock.h"
+#include "util/error.h"
 
 #define FILE_NS 5000000000ull /* the largest files take a tenth of a second */
 
 /* Has an earlier mapping of the process the same file? */
-static int is_known(const struct process_maps *maps, size_t at)
+static bool is_known(const struct process_maps *maps, size_t at)
 {
 	const struct process_map *map = &maps->entries[at];
 
@@ -35,7 +36,7 @@ static int is_known(const struct process_maps *maps, size_t at)
 static int table_ask(struct worker *worker, int file, int debug_fd, struct unwind_table **out)
 {
 	_cleanup_close_ int fd = memfd_create("unwind-table", MFD_CLOEXEC);
-	int err = fd < 0 ? -errno : 0;
+	int err = fd < 0 ? error_errno() : 0;
 
 	return err
 		?: worker_unwind(worker, file, debug_fd, fd, ABI_UNWIND_ROWS_CALLS,

@@ -158,7 +158,7 @@ static int object_row(struct growth *growth, struct half *half, uint32_t object,
 	return row_find(growth, half, holder_find(half, object), out);
 }
 
-static int is_key(const struct paths *paths, uint32_t object)
+static bool is_key(const struct paths *paths, uint32_t object)
 {
 	return paths->kind[object] == REFERENCE_KEY;
 }
@@ -294,7 +294,7 @@ static int parts_take(struct growth *growth, const struct graph *graph, struct g
 }
 
 /* A weak reference to something that lives: it goes with that. */
-static int is_weak(const struct graph *graph, uint32_t object)
+static bool is_weak(const struct graph *graph, uint32_t object)
 {
 	if (graph_type(graph, object)->layout != LAYOUT_WEAKREF)
 		return 0;

@@ -2,6 +2,8 @@
 /* tracer heap: what was asked, and the graph that answers it. */
 #pragma once
 
+#include <stdbool.h>
+
 #include "cmd/options/options.h"
 #include "inspect/dump/capture.h"
 #include "inspect/holders/paths.h"
@@ -27,8 +29,9 @@ struct heap_choice {
 	const char
 		*trace; /* --trace; NULL: by line, the session that traces the process is asked */
 	struct target_set targets;
-	uint64_t session; /* --session; 0: any */
-	pid_t pid;        /* the one process that is read; 0: not known yet, or a dump is */
+	uint64_t session;     /* --session; 0: any */
+	pid_t pid;            /* the one process that is read; 0: not known yet, or a dump is */
+	uint64_t duration_ns; /* -d: the collector is watched for so long; 0: it is not */
 	struct cli_arguments rest;
 	const char *what;  /* a type or an address that is asked about; NULL: none */
 	struct json *json; /* of the answer; NULL: it is text */
@@ -37,14 +40,16 @@ struct heap_choice {
 /* A graph and what it is made of, for one answer. */
 struct heap_graph {
 	struct capture capture;
-	struct graph *graph;
+	struct graph *graph;       /* NULL: HEAP_COPY */
 	struct block_lines lines;  /* empty unless by line */
 	struct retained *retained; /* NULL: not asked for */
 	struct paths *paths;       /* the same */
+	struct space *space;       /* with HEAP_COPY: of the process, if it is one; else NULL */
 	uint64_t elapsed_ns;       /* of everything after the copying */
 };
 
-enum heap_needs { HEAP_RETAINED = 1, HEAP_PATHS = 2 };
+/* HEAP_COPY: the copy alone, and of a heap that is too large to be copied its description. */
+enum heap_needs { HEAP_RETAINED = 1, HEAP_PATHS = 2, HEAP_COPY = 4 };
 
 /*
  * Copies the memory of choice's process, or reads the dump, and makes the graph with what `needs`
@@ -60,6 +65,7 @@ struct heap_source {
 	struct python_runtime runtime;
 	struct process_info info;
 	uint64_t most_bytes; /* of a copy; 0: a third of what is available */
+	int hurried;         /* as struct capture_opts has it */
 };
 
 /* As python_process_find(). The caller closes it, also after a failure. */
@@ -70,6 +76,9 @@ void heap_source_close(struct heap_source *source);
  * too large to be copied) and graph_new(), without a message.
  */
 int heap_source_read(const struct heap_source *source, unsigned int needs, struct heap_graph *out);
+
+/* The copy alone. 0, errors as above. The caller frees it with capture_free(). */
+int heap_source_copy(const struct heap_source *source, struct capture *out);
 
 /* The process and its version: the first line of an answer in text. */
 void heap_graph_head(const struct heap_graph *heap);
@@ -91,7 +100,7 @@ int heap_lines_open(const struct heap_choice *choice, struct block_lines *out);
 extern const struct argp heap_argp;
 
 /* Whether the answer needs a graph. */
-int heap_is_question(const struct heap_choice *choice);
+bool heap_is_question(const struct heap_choice *choice);
 /* The answer. EXIT_DONE; EXIT_FAILED or EXIT_USAGE after a message. */
 int heap_answer(struct heap_choice *choice);
 /* The answers: 0, -errno without a message. */
@@ -100,6 +109,7 @@ int heap_why_print(const struct heap_choice *choice, const struct heap_graph *he
 int heap_holders_print(const struct heap_choice *choice, const struct heap_graph *heap);
 int heap_show_print(const struct heap_choice *choice, const struct heap_graph *heap);
 int heap_waste_print(const struct heap_choice *choice, const struct heap_graph *heap);
+int heap_gc_print(const struct heap_choice *choice, const struct heap_graph *heap);
 int heap_cycles_print(const struct heap_choice *choice, const struct heap_graph *heap);
 int heap_tree_print(const struct heap_choice *choice, const struct heap_graph *heap);
 /*

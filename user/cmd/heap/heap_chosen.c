@@ -14,7 +14,7 @@ void chosen_free(struct chosen *chosen)
 	free(chosen->types);
 }
 
-int is_chosen(void *context, uint32_t object)
+bool is_chosen(void *context, uint32_t object)
 {
 	const struct chosen *chosen = context;
 
@@ -27,7 +27,7 @@ int is_chosen(void *context, uint32_t object)
  * Whether what is the name, or the part of it behind one of its dots. asyncio.Task is also
  * _asyncio.Task: modules in C have an underscore that nobody writes.
  */
-static int is_name(const char *name, const char *what)
+static bool is_name(const char *name, const char *what)
 {
 	size_t bytes = strlen(name), wanted = strlen(what);
 
@@ -40,7 +40,7 @@ static int is_name(const char *name, const char *what)
 	       (tail == name + 1 && name[0] == '_' && strchr(what, '.'));
 }
 
-static int type_is_named(const struct graph *graph, const struct type *type, const char *what)
+static bool type_is_named(const struct graph *graph, const struct type *type, const char *what)
 {
 	char name[TYPES_FULL_NAME];
 

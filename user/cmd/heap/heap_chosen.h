@@ -2,6 +2,8 @@
 /* The objects that an argument of tracer heap means: those of a type, or one. */
 #pragma once
 
+#include <stdbool.h>
+
 #include "cmd/heap/heap_choice.h"
 
 struct chosen {
@@ -18,4 +20,4 @@ struct chosen {
 int chosen_find(const struct heap_graph *heap, const char *what, struct chosen *out);
 void chosen_free(struct chosen *chosen);
 /* Whether an object is meant; context is the struct chosen. */
-int is_chosen(void *context, uint32_t object);
+bool is_chosen(void *context, uint32_t object);

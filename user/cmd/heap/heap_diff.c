@@ -113,15 +113,15 @@ static int row_of(struct difference *difference, const struct heap_graph *heap, 
 }
 
 /* Whether the graph has an object at the address whose type has the same name. */
-static int has_object(const struct graph *graph, uint64_t address, const char *type)
+static bool has_object(const struct graph *graph, uint64_t address, const char *type)
 {
 	uint32_t object = graph_find(graph, address);
 
 	return object != GRAPH_NONE && !strcmp(graph_type(graph, object)->name, type);
 }
 
-static int has_stayed(const struct difference *difference, const struct graph *later,
-		      uint32_t object)
+static bool has_stayed(const struct difference *difference, const struct graph *later,
+		       uint32_t object)
 {
 	const char *type = graph_type(later, object)->name;
 	uint64_t address = later->addresses[object];

@@ -8,6 +8,9 @@
 #include "cmd/options/targets.h"
 #include "inspect/dump/capture_core.h"
 #include "inspect/dump/dump_file.h"
+#include "inspect/dump/segments.h"
+#include "proc/container/memory_files.h"
+#include "proc/container/memory_headroom.h"
 #include "proc/sandbox/calls.h"
 #include "proc/sandbox/privileges.h"
 #include "runtime/cpython/version.h"
@@ -24,18 +27,22 @@
 
 #define COPIES 4 /* of a heap that moves */
 
+/* Of the machine and of our own cgroup, whose limit would end us. */
 static uint64_t memory_most(void)
 {
-	uint64_t available = 0;
-	char line[128];
-	FILE *file = fopen("/proc/meminfo", "re");
+	uint64_t available = memory_machine_read("MemAvailable:"), left;
+	struct memory_headroom *own;
 
-	while (file && fgets(line, sizeof(line), file))
-		if (sscanf(line, "MemAvailable: %" SCNu64 " kB", &available) == 1)
-			break;
-	if (file)
-		fclose(file);
-	return available * 1024 / MEMORY_SHARE;
+	if (available == UINT64_MAX)
+		available = 0;
+	if (!memory_headroom_new(&own)) {
+		if (!memory_headroom_take(own, getpid(), 0) && memory_headroom_left(own, &left) &&
+		    left < available)
+			available = left;
+		memory_headroom_free(own);
+	}
+	/* 0 would be no limit. */
+	return available / MEMORY_SHARE ?: 1;
 }
 
 int heap_source_open(struct heap_source *out, pid_t pid, int swap_in)
@@ -52,10 +59,17 @@ void heap_source_close(struct heap_source *source)
 static int source_copy(const struct heap_source *source, int freeze, struct capture *out)
 {
 	const struct capture_opts opts = {.freeze = freeze,
+					  .hurried = source->hurried,
 					  .most_bytes = source->most_bytes ?: memory_most()};
 
 	return space_error(source->runtime.space,
 			   capture_take(out, &source->runtime, &source->info, &opts));
+}
+
+int heap_source_copy(const struct heap_source *source, struct capture *out)
+{
+	*out = (struct capture){0};
+	return source_copy(source, 0, out);
 }
 
 /* A core is read by a process that can do little else, like a running process's memory. */
@@ -69,7 +83,7 @@ static int core_read_in(const struct heap_choice *choice, struct capture *out)
 static int graph_make(struct heap_graph *heap, unsigned int needs)
 {
 	uint64_t began = clock_ns(CLOCK_MONOTONIC);
-	int err = graph_new(&heap->graph, &heap->capture.image);
+	int err = needs & HEAP_COPY ? 0 : graph_new(&heap->graph, &heap->capture.image);
 
 	if (!err && needs & HEAP_RETAINED)
 		err = retained_new(&heap->retained, heap->graph);
@@ -88,6 +102,7 @@ static void graph_drop(struct heap_graph *heap)
 	retained_free(heap->retained);
 	graph_free(heap->graph);
 	capture_free(&heap->capture);
+	space_close(heap->space);
 	*heap = (struct heap_graph){.lines = lines};
 }
 
@@ -127,19 +142,15 @@ static int process_read(const struct heap_choice *choice, unsigned int needs,
 	err = privileges_drop(choice->out != NULL, 0)
 		      ?: calls_limit(choice->freeze ? CALLS_FREEZE : 0)
 		      ?: source_read(&source, choice->freeze, needs, out);
+	if (err == -EDQUOT && needs & HEAP_COPY) {
+		out->capture.image.pid = (uint32_t)source.info.pid;
+		memcpy(out->capture.image.name, source.info.name, sizeof(source.info.name));
+		err = capture_describe(&out->capture.image, &source.runtime);
+	}
+	if (!err && needs & HEAP_COPY)
+		out->space = space_share(source.runtime.space);
 	heap_source_close(&source);
 	return err;
-}
-
-static int dump_save(const struct capture *capture, struct outfile *file)
-{
-	int err = dump_write(file, capture);
-
-	if (err) {
-		outfile_discard(file);
-		return err;
-	}
-	return outfile_commit(file);
 }
 
 int heap_graph_open(const struct heap_choice *choice, const char *dump, unsigned int needs,
@@ -169,7 +180,7 @@ int heap_graph_open(const struct heap_choice *choice, const char *dump, unsigned
 		return err;
 	}
 	if (file)
-		err = dump_save(&out->capture, file);
+		err = outfile_end(file, dump_write(file, &out->capture));
 	if (err) {
 		heap_graph_close(out);
 		return error_print(err, NULL, "%s", choice->out);
@@ -195,10 +206,12 @@ void heap_graph_head(const struct heap_graph *heap)
 
 	fputs("tracer: ", stdout);
 	text_print(stdout, image->name);
-	printf(" (PID %u), CPython %s, ", image->pid, version_text(version, image->version_hex));
+	printf(" (PID %u), CPython %s", image->pid, version_text(version, image->version_hex));
 	if (heap->capture.elapsed_ns)
-		printf("memory copied in %.1f ms, ", (double)heap->capture.elapsed_ns / 1e6);
-	printf("analysed in %.1f ms\n", (double)heap->elapsed_ns / 1e6);
+		printf(", memory copied in %.1f ms", (double)heap->capture.elapsed_ns / 1e6);
+	if (heap->graph)
+		printf(", analysed in %.1f ms", (double)heap->elapsed_ns / 1e6);
+	putchar('\n');
 }
 
 static void foot_brief(const struct report_opts *opts, const struct heap_graph *heap)

@@ -25,7 +25,7 @@
 /* What of a process's RSS is no object of Python, as tracer memory tells it. */
 
 /* Objects of Python, which are told by what holds them. */
-static int is_objects(const char *name)
+static bool is_objects(const char *name)
 {
 	return !strcmp(name, "live blocks") || !strcmp(name, "large blocks of Python objects");
 }
@@ -514,7 +514,7 @@ static double median(const double *y, size_t count)
  * Is the median of each third of the time more than that of the third before? Not the least: what
  * runs while it is copied may miss a holder once.
  */
-static int is_rising(const struct heap_leaks *leaks, const double *y)
+static bool is_rising(const struct heap_leaks *leaks, const double *y)
 {
 	size_t third = leaks->moments / 3 ? leaks->moments / 3 : 1;
 	double before = -INFINITY;
@@ -542,7 +542,9 @@ static int series_judge(const struct heap_leaks *leaks, const double *seconds, c
 	if (y[count - 1] <= 0 || slope->median <= 0)
 		*verdict = HOLDER_STEADY;
 	else if (count > 2 && first.median > 0 && second.median < first.median / 2)
-		*verdict = slope->has_interval && slope->low <= 0 ? HOLDER_STEADY : HOLDER_LEVELS;
+		*verdict = slope->has_interval && slope->low <= 0 ? HOLDER_STEADY
+			   : !leaks->chosen && count < READS_TELL ? HOLDER_UNCLEAR
+								  : HOLDER_LEVELS;
 	else if (count < 3 || !is_rising(leaks, y) || second.median <= 0 ||
 		 (slope->has_interval && slope->low <= 0) ||
 		 (!leaks->dumps && count < READS_TELL && !slope_is_even(seconds, y, count)))
@@ -553,7 +555,7 @@ static int series_judge(const struct heap_leaks *leaks, const double *seconds, c
 }
 
 /* Whether it is full, or will be soon: a bound that is far away is none. */
-static int is_filling(const struct holder *holder)
+static bool is_filling(const struct holder *holder)
 {
 	double left = (double)holder->bound.most - (double)holder->bound.entries;
 
@@ -629,7 +631,12 @@ static int leaks_judge(struct heap_leaks *leaks)
 
 /* --- how long it goes on -------------------------------------------------------------------- */
 
-int heap_leaks_are_certain(const struct heap_leaks *leaks)
+/*
+ * Whether more moments would tell no more: enough were read to tell growth from waves, of none of
+ * the rows that are shown it is unclear whether it grows, and the rate of each that grows is known
+ * to ±LEAKS_AIM. 1, 0, -ENOMEM.
+ */
+static bool heap_leaks_are_certain(const struct heap_leaks *leaks)
 {
 	/* What the judging makes is its own; the processes are borrowed. */
 	struct heap_leaks now = *leaks;
@@ -733,8 +740,9 @@ int heap_leaks_find(const struct leaks_choice *choice, struct heap_leaks *out)
 	int err = processes_find(choice, out);
 	if (err)
 		return err;
-	/* The graphs take time of a processor, which is not to be missed by the processes. */
-	nice(NICE);
+	/* The graphs take time of a processor, which is not to be missed by the processes. Where
+	 * it is refused, they share it. */
+	(void)!nice(NICE);
 	err = signals_catch(&signals, 1) ?: privileges_drop(1, 0) ?: calls_limit(0);
 	if (!err) {
 		log_info("reading the heap%s of %zu process%s for %s%.0f s: no probe is placed",
@@ -755,7 +763,7 @@ int heap_leaks_find(const struct leaks_choice *choice, struct heap_leaks *out)
 }
 
 static int dump_add(struct heap_leaks *leaks, const struct heap_choice *choice, const char *file,
-		    int last)
+		    int forked, int last)
 {
 	struct growth *growth = &leaks->processes[0].growth;
 	const struct image *first = &growth->first.capture.image;
@@ -766,9 +774,10 @@ static int dump_add(struct heap_leaks *leaks, const struct heap_choice *choice, 
 	if (err)
 		return err;
 	double seconds = ((double)image->time_ns - (double)first->time_ns) / NS;
+	leaks->processes[0].pid = (pid_t)image->pid;
 	if (!leaks->moments)
 		err = growth_begin(growth);
-	else if (image->pid != first->pid || image->runtime != first->runtime)
+	else if ((image->pid != first->pid && !forked) || image->runtime != first->runtime)
 		err = error_set(-EINVAL, "it is of another process than the first dump");
 	else if (seconds <= leaks->seconds[leaks->moments - 1])
 		err = error_set(-EINVAL, "it is not younger than the dump before it");
@@ -783,12 +792,17 @@ static int dump_add(struct heap_leaks *leaks, const struct heap_choice *choice, 
 	return 0;
 }
 
-int heap_leaks_of_dumps(char *const *files, size_t count, size_t top, struct heap_leaks *out)
+int heap_leaks_of_dumps(char *const *files, size_t count, const char *bundle, size_t top,
+			struct heap_leaks *out)
 {
 	const struct heap_choice choice = {0};
 	int err = 0;
 
-	*out = (struct heap_leaks){.top = top, .dumps = 1, .process_count = 1};
+	*out = (struct heap_leaks){.top = top,
+				   .dumps = 1,
+				   .chosen = !bundle,
+				   .process_count = 1,
+				   .file = bundle ?: files[count - 1]};
 	out->processes = calloc(1, sizeof(*out->processes));
 	if (!out->processes) {
 		out->process_count = 0;
@@ -798,12 +812,8 @@ int heap_leaks_of_dumps(char *const *files, size_t count, size_t top, struct hea
 		return error_print(error_set(-E2BIG, "%zu dumps", count), "name 32 or fewer",
 				   "leaks");
 	for (size_t i = 0; i < count && !err; i++)
-		err = dump_add(out, &choice, files[i], i + 1 == count);
-	if (!err) {
-		out->processes[0].pid = (pid_t)out->processes[0].growth.first.capture.image.pid;
-		err = leaks_judge(out);
-	}
-	return err;
+		err = dump_add(out, &choice, files[i], bundle != NULL, i + 1 == count);
+	return err ?: leaks_judge(out);
 }
 
 void heap_leaks_free(struct heap_leaks *leaks)

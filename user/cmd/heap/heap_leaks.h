@@ -7,6 +7,7 @@
 #pragma once
 
 #include <math.h>
+#include <stdbool.h>
 
 #include "cmd/heap/growth.h"
 #include "inspect/rss/memory.h"
@@ -20,7 +21,11 @@ enum holder_verdict {
 	HOLDER_STEADY,
 	HOLDER_UNCLEAR,
 	HOLDER_BOUNDED, /* it grows, and reaches its bound within a day at this rate */
-	HOLDER_LEVELS, /* it grew, and in the second half at less than half the rate of the first */
+	/*
+	 * It grew, and in the second half at less than half the rate of the first: of READS_TELL
+	 * reads, or of dumps that were chosen.
+	 */
+	HOLDER_LEVELS,
 	HOLDER_GROWS,
 };
 
@@ -67,7 +72,7 @@ struct leaks_part {
 };
 
 /* Most of what came are weak references to what something else keeps: they go with that. */
-static inline int holder_is_weak(const struct holder *holder)
+static inline bool holder_is_weak(const struct holder *holder)
 {
 	return holder->weak > holder->all / 2;
 }
@@ -119,7 +124,9 @@ struct heap_leaks {
 	size_t brief; /* as in struct report_opts */
 	/* probes have measured lines afterwards: one that grows, or none; 0: they have not */
 	enum { HOLDERS_LINES_UNCLEAR = 1, HOLDERS_LINES_GROW } measured;
-	int dumps; /* they were read from files: nothing is known of RSS */
+	int dumps;        /* they were read from files: nothing is known of RSS */
+	bool chosen;      /* dumps of times that the user chose, not of a bundle */
+	const char *file; /* with dumps: the newest one, or what holds them; borrowed */
 };
 
 struct leaks_choice {
@@ -139,17 +146,16 @@ struct leaks_choice {
  */
 int heap_leaks_find(const struct leaks_choice *choice, struct heap_leaks *out);
 /*
- * The same of dumps of one process (tracer heap -o), the oldest first. 0, -errno after a message.
+ * The same of dumps of one process (tracer heap -o), the oldest first. bundle: the file that they
+ * are in, where the first may be of a process that the others' was forked from; NULL: none. 0,
+ * -errno after a message.
  */
-int heap_leaks_of_dumps(char *const *files, size_t count, size_t top, struct heap_leaks *out);
+int heap_leaks_of_dumps(char *const *files, size_t count, const char *bundle, size_t top,
+			struct heap_leaks *out);
 void heap_leaks_free(struct heap_leaks *leaks);
 
-/*
- * Whether more moments would tell no more: enough were read to tell growth from waves, of none of
- * the rows that are shown it is unclear whether it grows, and the rate of each that grows is known
- * to ±LEAKS_AIM. 1, 0, -ENOMEM.
- */
-int heap_leaks_are_certain(const struct heap_leaks *leaks);
+/* Were the holders of all processes seen until the end? If not, *why is the reason. */
+bool heap_leaks_are_complete(const struct heap_leaks *leaks, const char **why);
 
 /* 0, -errno. */
 int heap_leaks_text(const void *leaks, FILE *out);

@@ -13,7 +13,7 @@
 #define MINUTE 60
 
 /* Growth that may be none is counted, but has no row. */
-static int is_reported(const struct holder *holder)
+static bool is_reported(const struct holder *holder)
 {
 	return holder->verdict >= HOLDER_BOUNDED ||
 	       (holder->verdict == HOLDER_UNCLEAR && holder->slope.low > 0);
@@ -241,7 +241,7 @@ static void head_print(FILE *out, const struct heap_leaks *leaks)
 }
 
 /* Whether a value rather than a thing: many objects of the type have nothing to do with it. */
-static int is_value(const char *type)
+static bool is_value(const char *type)
 {
 	static const char *const values[] = {"str", "int", "float", "bytes", "tuple", "bool"};
 
@@ -271,18 +271,23 @@ static const char *telling_type(const struct heap_leaks *leaks, const struct hol
 static void next_print(FILE *out, const struct heap_leaks *leaks)
 {
 	const struct holder *holder = leaks->count ? leaks->holders : NULL;
+	/* Of running processes more reads tell what is unclear; there will be no other dumps. */
+	enum holder_verdict least = leaks->dumps ? HOLDER_UNCLEAR : HOLDER_BOUNDED;
 	size_t at = 0;
 
-	if (!holder || holder->verdict < HOLDER_BOUNDED || !holder->types[0].bytes)
+	if (!holder || holder->verdict < least || !holder->types[0].bytes)
 		return;
 	while (at < leaks->process_count - 1 && leaks->processes[at].ended)
 		at++;
 	fputs("next: tracer heap why ", out);
 	text_print(out, telling_type(leaks, holder));
-	if (leaks->dumps)
-		fputs(" LAST.DUMP\n", out);
-	else
+	if (leaks->dumps) {
+		putc(' ', out);
+		text_print(out, leaks->file);
+		putc('\n', out);
+	} else {
 		fprintf(out, " -p %d\n", (int)leaks->processes[at].pid);
+	}
 }
 
 /* "3 holders grow, 1 levels off, of 2 it is unclear" */
@@ -306,15 +311,41 @@ static void verdicts_print(FILE *out, const struct heap_leaks *leaks)
 	putc('\n', out);
 }
 
-static void not_seen_print(FILE *out, const struct heap_leaks *leaks)
+/* Numbers of processes. */
+struct unseen {
+	size_t ended; /* or could not be read again */
+	size_t cut;   /* with more holders than are told apart */
+	size_t types; /* whose types alone were compared */
+};
+
+static struct unseen unseen_count(const struct heap_leaks *leaks)
 {
-	size_t ended = 0, cut = 0, types = 0;
+	struct unseen unseen = {0};
 
 	for (size_t i = 0; i < leaks->process_count; i++) {
-		ended += leaks->processes[i].ended != 0;
-		cut += leaks->processes[i].growth.cut != 0;
-		types += leaks->processes[i].by_types != 0;
+		unseen.ended += leaks->processes[i].ended != 0;
+		unseen.cut += leaks->processes[i].growth.cut != 0;
+		unseen.types += leaks->processes[i].by_types != 0;
 	}
+	return unseen;
+}
+
+bool heap_leaks_are_complete(const struct heap_leaks *leaks, const char **why)
+{
+	const struct unseen unseen = unseen_count(leaks);
+
+	*why = unseen.types   ? "a heap is too large to copy (--memory): types alone were compared"
+	       : unseen.ended ? "a process ended, or could not be read again"
+	       : unseen.cut   ? "there are more holders than can be told apart"
+			      : NULL;
+	return !*why;
+}
+
+static void not_seen_print(FILE *out, const struct heap_leaks *leaks)
+{
+	const struct unseen unseen = unseen_count(leaks);
+	size_t ended = unseen.ended, cut = unseen.cut, types = unseen.types;
+
 	if (types)
 		fprintf(out,
 			"Not seen: what holds the objects of %zu process%s, whose heap%s too large "
@@ -338,21 +369,16 @@ static void not_seen_print(FILE *out, const struct heap_leaks *leaks)
 static void figures_print(FILE *out, const struct heap_leaks *leaks, int filled)
 {
 	struct one_line line = {0};
+	const struct unseen unseen = unseen_count(leaks);
 	double worst = 0;
-	size_t ended = 0, cut = 0, types = 0;
 
-	for (size_t i = 0; i < leaks->process_count; i++) {
-		ended += leaks->processes[i].ended != 0;
-		cut += leaks->processes[i].growth.cut != 0;
-		types += leaks->processes[i].by_types != 0;
-	}
 	for (size_t i = 0; i < leaks->count; i++) {
 		double error = holder_rate_error(&leaks->holders[i]);
 
 		if (leaks->holders[i].verdict == HOLDER_GROWS && !isinf(error))
 			worst = fmax(worst, error);
 	}
-	if (types)
+	if (unseen.types)
 		one_line_add(&line, "types alone, a heap is too large to copy (--memory)");
 	if (leaks->moments < READS_TELL)
 		one_line_add(&line, "only %zu reads may take a wave for growth%s", leaks->moments,
@@ -362,9 +388,10 @@ static void figures_print(FILE *out, const struct heap_leaks *leaks, int filled)
 			     LEAKS_AIM * 100);
 	else if (worst > 0)
 		one_line_add(&line, "rates ±%.0f %%", ceil(worst * 100));
-	if (ended)
-		one_line_add(&line, "%zu process%s ended", ended, ended > 1 ? "es" : "");
-	if (cut)
+	if (unseen.ended)
+		one_line_add(&line, "%zu process%s ended", unseen.ended,
+			     unseen.ended > 1 ? "es" : "");
+	if (unseen.cut)
 		one_line_add(&line, "more holders than can be told apart");
 	if (!line.count)
 		one_line_add(&line, "complete");

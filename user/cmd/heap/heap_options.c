@@ -49,12 +49,13 @@ static const struct argp_option options[] = {
 	 "also read memory that is swapped out, which brings it back", 2},
 	{"no-swap-in", KEY_NO_SWAP_IN, NULL, OPTION_HIDDEN, NULL, 2}, /* as it is without */
 	{"output", 'o', "FILE", 0, "also write the copied memory to FILE, a dump", 2},
+	{"duration", 'd', "SEC", 0, "gc: also watch the collector for so long", 2},
 	CLI_OPTION_FORCE(2),
 	CLI_OPTION_VERBOSE(10),
 	{0},
 };
 
-static const struct argp_child children[] = {{&cli_output_argp, 0, NULL, 0}, {0}};
+static const struct argp_child children[] = {{&cli_graphs_argp, 0, NULL, 0}, {0}};
 
 static error_t by_parse(struct heap_choice *choice, const char *arg)
 {
@@ -130,6 +131,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case CLI_KEY_FORCE:
 		choice->replace = OUTFILE_ANY;
 		return 0;
+	case 'd':
+		return cli_take_seconds("--duration", arg, &choice->duration_ns);
 	case 'o':
 		choice->out = arg;
 		return 0;
@@ -142,7 +145,7 @@ const struct argp heap_argp = {
 	.parser = parse,
 	.args_doc = "-p PID[,PID...]\n-c CONTAINER\n--core FILE\nDUMP\nwhy TYPE|ADDR [DUMP]\n"
 		    "holders TYPE|ADDR [DUMP]\nshow ADDR [DUMP]\nwaste [DUMP]\n"
-		    "cycles [DUMP]\n"
+		    "cycles [DUMP]\ngc [DUMP]\n"
 		    "diff OLD NEW [LATER]",
 	.doc = "Prints what is on the heap of running Pythons, by the types of their "
 	       "objects, and what keeps them alive. The heap is read from outside: no "
@@ -152,6 +155,7 @@ const struct argp heap_argp = {
 	       "  show     one object, what it refers to and what refers to it\n"
 	       "  waste    texts that exist several times, tables that are larger than needed\n"
 	       "  cycles   objects that refer to each other, and garbage of that kind\n"
+	       "  gc       the collector: generations, what it has freed, whether it is on\n"
 	       "  diff     what has changed from one dump to another\n\n"
 	       "These take a process (-p), a dump that -o has written, or a core (--core). "
 	       "TYPE is a name, whole or from one of its dots on.",

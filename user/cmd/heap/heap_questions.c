@@ -25,9 +25,10 @@ static const struct {
 	{"show", HEAP_RETAINED | HEAP_PATHS, heap_show_print},
 	{"waste", HEAP_PATHS, heap_waste_print},
 	{"cycles", HEAP_RETAINED | HEAP_PATHS, heap_cycles_print},
+	{"gc", HEAP_COPY, heap_gc_print},
 };
 
-/* waste and cycles are of all objects. */
+/* waste, cycles and gc are of all objects. */
 static size_t question_words(size_t question)
 {
 	return question < 3 ? 2 : 1;
@@ -40,7 +41,7 @@ static int usage_error(const char *reason)
 }
 
 /* Whether the answer is a file of a whole heap rather than text. */
-static int is_file(const struct heap_choice *choice)
+static bool is_file(const struct heap_choice *choice)
 {
 	return choice->output.format == FORMAT_HEAPSNAPSHOT ||
 	       choice->output.format == FORMAT_PPROF;
@@ -117,7 +118,7 @@ static int process_answer(struct heap_choice *choice, size_t question)
 		_exit(fflush(stdout) ? EXIT_FAILED : status);
 	}
 	if (child < 0) {
-		error_print(-errno, NULL, "heap");
+		error_print(error_errno(), NULL, "heap");
 		return EXIT_FAILED;
 	}
 	while (waitpid(child, &status, 0) < 0 && errno == EINTR)
@@ -174,11 +175,12 @@ static int answer(struct heap_choice *choice, size_t question, size_t words)
 	return processes_answer(choice, question);
 }
 
-int heap_is_question(const struct heap_choice *choice)
+bool heap_is_question(const struct heap_choice *choice)
 {
 	return choice->rest.count || choice->retained || choice->depth || choice->out ||
 	       choice->freeze || choice->core || choice->sysroot || choice->trace ||
-	       is_file(choice) || (choice->by != BY_TYPE && choice->by != BY_CLASS);
+	       choice->duration_ns || is_file(choice) ||
+	       (choice->by != BY_TYPE && choice->by != BY_CLASS);
 }
 
 int heap_answer(struct heap_choice *choice)
@@ -199,6 +201,9 @@ int heap_answer(struct heap_choice *choice)
 		return usage_error("--depth is of --retained, by type");
 	if (is_file(choice) && choice->rest.count > 1)
 		return usage_error("this format is of a whole heap");
+	if (choice->duration_ns && (!first || strcmp(first, "gc") != 0 || choice->core ||
+				    target_set_is_empty(&choice->targets)))
+		return usage_error("-d is of gc and a running process");
 	for (size_t i = 0; first && i < ARRAY_SIZE(questions); i++)
 		if (!strcmp(first, questions[i].name))
 			return answer(choice, i, question_words(i));

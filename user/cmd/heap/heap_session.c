@@ -34,16 +34,16 @@ static int session_ask(const struct heap_choice *choice, FILE **out)
 	if (socket < 0)
 		return socket;
 	int file = memfd_create("blocks", MFD_CLOEXEC);
-	int err = file < 0 ? -errno : ask(socket, &request, file, ASK_FOREVER, &answer);
+	int err = file < 0 ? error_errno() : ask(socket, &request, file, ASK_FOREVER, &answer);
 	close(socket);
 	err = err ?: answer_check(&answer);
 	if (!err && lseek(file, 0, SEEK_SET) < 0)
-		err = -errno;
+		err = error_errno();
 	buffer_free(&answer);
 	*out = err ? NULL : fdopen(file, "r");
 	if (!*out && file >= 0)
 		close(file);
-	return err ?: *out ? 0 : -errno;
+	return err ?: *out ? 0 : error_errno();
 }
 
 int heap_lines_open(const struct heap_choice *choice, struct block_lines *out)
@@ -60,7 +60,7 @@ int heap_lines_open(const struct heap_choice *choice, struct block_lines *out)
 		err = block_lines_read(out, file);
 		fclose(file);
 	} else if (!err)
-		err = -errno;
+		err = error_errno();
 	if (!err && choice->pid && out->pid != (uint32_t)choice->pid)
 		err = error_set(-EINVAL, "it is of PID %u", out->pid);
 	if (!err)

@@ -31,7 +31,8 @@ static int view_reserve(struct view *view, size_t count)
 	return err;
 }
 
-void row_add(struct row *row, const struct graph *graph, uint32_t object)
+/* Zeroes count rows. 0, -ENOMEM. */
+static void row_add(struct row *row, const struct graph *graph, uint32_t object)
 {
 	row->bytes += graph_bytes(graph, object);
 	row->count++;
@@ -94,7 +95,7 @@ static int view_by_line(struct view *view)
 }
 
 /* Whether a path's holder is at: a root, a module, or what a variable of a module refers to. */
-static int is_holder(const struct paths *paths, uint32_t at)
+static bool is_holder(const struct paths *paths, uint32_t at)
 {
 	const struct graph *graph = paths->graph;
 	uint32_t parent = paths->parent[at];
@@ -224,7 +225,7 @@ static void line_text(const struct view *view, const struct row *row)
 		path_name(view->heap, module_of(view, row), NULL, NULL);
 }
 
-void line_json(struct json *json, const struct view *view, const struct row *row)
+static void line_json(struct json *json, const struct view *view, const struct row *row)
 {
 	const struct block_lines *lines = &view->heap->lines;
 
@@ -326,7 +327,7 @@ static void buffer_note(void *context, uint64_t target, enum reference_kind kind
  * The builtin containers, and any other object with a buffer of its own that refers to objects: a
  * queue, a C extension's table.
  */
-static int is_container(struct graph *graph, uint32_t object)
+static bool is_container(struct graph *graph, uint32_t object)
 {
 	int refers = 0;
 

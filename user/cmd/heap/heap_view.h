@@ -20,8 +20,6 @@ struct view {
 	uint32_t *row_of; /* by line: the row's key of each object; NULL */
 };
 
-/* Zeroes count rows. 0, -ENOMEM. */
-void row_add(struct row *row, const struct graph *graph, uint32_t object);
 /*
  * Where an object's path begins: its module, or its root without one. start: by object, GRAPH_NONE:
  * not known yet.
@@ -44,6 +42,3 @@ void holder_name(const struct heap_graph *heap, uint32_t holder, struct json *js
 /* A type with its module. JSON: "type": "User", "type_name": "shop.Session.User" */
 void type_text(const struct graph *graph, const struct type *type);
 void type_json(struct json *json, const struct graph *graph, const struct type *type);
-
-/* "line": …, "module": …, "holder": …, "holder_size": … */
-void line_json(struct json *json, const struct view *view, const struct row *row);

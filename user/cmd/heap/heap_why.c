@@ -218,7 +218,7 @@ static int holder_compare(const void *a, const void *b)
 	return CMP(y->count, x->count) ?: CMP(x->example, y->example);
 }
 
-static int has_key(const struct heap_why_holder *holder)
+static bool has_key(const struct heap_why_holder *holder)
 {
 	return holder->kind == REFERENCE_WORD || holder->kind == REFERENCE_FIELD ||
 	       holder->kind == REFERENCE_FRAME || holder->kind == REFERENCE_ATTRIBUTE ||

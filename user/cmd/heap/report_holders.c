@@ -79,7 +79,7 @@ static int tree_number(struct line_summing *summing)
  * Whether nothing but the holder keeps the object alive. Roots that no name tells apart are one
  * holder: then any of them.
  */
-static int is_only(const struct line_summing *summing, uint32_t holder, uint32_t object)
+static bool is_only(const struct line_summing *summing, uint32_t holder, uint32_t object)
 {
 	if (summing->number[object] == GRAPH_NONE || summing->number[holder] == GRAPH_NONE)
 		return 0;

@@ -7,9 +7,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/capability.h>
 #include <unistd.h>
 
+#include "attach/links/features.h"
 #include "cmd/options/options.h"
+#include "proc/sandbox/privileges.h"
 #include "util/array.h"
 #include "util/error.h"
 #include "util/near.h"
@@ -85,7 +88,8 @@ int cli_parse_seconds(const char *text, uint64_t *ns)
 	static const struct {
 		const char *name;
 		double seconds;
-	} units[] = {{"", 1}, {"s", 1}, {"ms", 1e-3}, {"m", 60}, {"min", 60}, {"h", 3600}};
+	} units[] = {{"", 1},     {"s", 1},    {"ms", 1e-3}, {"m", 60},
+		     {"min", 60}, {"h", 3600}, {"d", 86400}};
 	char *end;
 	double seconds = 0;
 
@@ -102,6 +106,12 @@ int cli_parse_seconds(const char *text, uint64_t *ns)
 	return 0;
 }
 
+int cli_parse_pause(const char *text, uint64_t *ns)
+{
+	*ns = 0;
+	return strcmp(text, "0") != 0 ? cli_parse_seconds(text, ns) : 0;
+}
+
 int cli_parse_percent(const char *text, double *percent)
 {
 	char *end;
@@ -110,6 +120,21 @@ int cli_parse_percent(const char *text, double *percent)
 		return -EINVAL;
 	*percent = strtod(text, &end);
 	return !isfinite(*percent) || (*end && strcmp(end, "%") != 0) ? -EINVAL : 0;
+}
+
+/* Why a process may not be read, in a container most likely. */
+static const char *permission_remedy(void)
+{
+	if (!features_user_ns_is_root())
+		return "it runs in a user namespace of its own: run it with sudo outside of it";
+	if (geteuid())
+		return "run it with sudo";
+	if (!privileges_hold(CAP_SYS_PTRACE))
+		return "CAP_SYS_PTRACE is missing; in a container: --cap-add SYS_PTRACE";
+	if (!privileges_hold(CAP_DAC_READ_SEARCH) && !privileges_hold(CAP_DAC_OVERRIDE))
+		return "CAP_DAC_READ_SEARCH is missing, for processes of other users; in a "
+		       "container: --cap-add DAC_READ_SEARCH";
+	return "root is not enough: a security module or a lost capability forbids it";
 }
 
 const char *cli_remedy(int err)
@@ -122,9 +147,7 @@ const char *cli_remedy(int err)
 		       "process loads it";
 	case -EPERM:
 	case -EACCES:
-		return geteuid() ? "run it with sudo"
-				 : "root is not enough: a security module, a user namespace or a "
-				   "lost capability forbids it";
+		return permission_remedy();
 	default:
 		return NULL;
 	}

@@ -12,6 +12,8 @@
 #include <sys/types.h>
 
 #include "report/report.h"
+#include "runtime/cpython/labels.h"
+#include "snapshot/ages.h"
 #include "snapshot/frames/view.h"
 #include "util/array.h"
 #include "util/outfile.h"
@@ -32,18 +34,44 @@
 			group                                                                      \
 	}
 
-/* EXIT_FOUND: what --fail-on names was found. */
-enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_FOUND = 3 };
+/*
+ * docs/man/exit-status.md. EXIT_FOUND: what --fail-on or --fail-above asks about is so.
+ * EXIT_INCOMPLETE: --require-complete was given, and something is missing; it comes before
+ * EXIT_FOUND, which such figures do not tell.
+ */
+enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_FOUND = 3, EXIT_INCOMPLETE = 4 };
+
+/* The option of commands whose figures may be incomplete; group: of its help. */
+#define CLI_KEY_REQUIRE_COMPLETE 0x7f1
+#define CLI_OPTION_REQUIRE_COMPLETE(group)                                                         \
+	{                                                                                          \
+		"require-complete", CLI_KEY_REQUIRE_COMPLETE, NULL, 0,                             \
+			"exit with status 4 if figures are incomplete, and say why", group         \
+	}
 
 struct layer_choice {
 	int layer; /* enum event_layer: the only layer to report; -1: all layers */
 	int at_peak;
 };
 
+/* --older-than, --younger-than and --born; the input is a struct ages_choice, set by the parser. */
+struct ages_choice {
+	struct ages ages;
+	const char *born; /* what times of day mean depends on the snapshot; borrowed, NULL: none */
+};
+extern const struct argp cli_ages_argp;
+/* The option of commands that make snapshots; group: of its help. */
+#define CLI_KEY_AGES 0x7f2
+#define CLI_OPTION_AGES(text, group)                                                               \
+	{                                                                                          \
+		"ages", CLI_KEY_AGES, NULL, 0, text, group                                         \
+	}
+
 /*
  * argp children with a struct report_choice as input: the options of every command that prints a
  * report (--group-by, --cumulative, --source, the filters, the application and the output), and of
- * commands that print other figures (--top, --format; such a command rejects FORMAT_CSV itself).
+ * commands that print other figures (--top, --format: text, json and csv; cli_figures_argp: without
+ * csv; cli_graphs_argp: in its place what graphs of heaps are written as).
  * The input of the filters alone is a struct filter_choice, that of --app and --mine a zeroed
  * struct app.
  */
@@ -54,30 +82,36 @@ struct filter_choice {
 struct report_choice {
 	struct report_opts opts; /* its filters are set from `filter` */
 	enum group_by group;     /* used unless --by names an owner */
+	struct label_spec label; /* of GROUP_LABEL; its text is opts.label */
 	int lines_asked;         /* an option about frames was given */
 	struct filter_choice filter;
 	struct app app;
 	struct view_choice view;
+	/* of commands that make the snapshot; blocks of other ages are dropped before the report */
+	struct ages_choice ages;
 	/* the processes are being traced: source lines are searched in their roots */
 	int live;
 	FILE *out; /* borrowed: stdout, unless the snapshot is written there */
 	enum { FORMAT_TEXT, FORMAT_JSON, FORMAT_CSV, FORMAT_HEAPSNAPSHOT, FORMAT_PPROF } format;
 	int format_asked; /* --format was given */
 	int verbose;      /* -v was given */
-	char next[512];   /* of opts.next */
-	int graphs;       /* set by the caller: the last two are among its formats */
+	int require_complete;
+	int64_t *size_diff; /* set to the total's, of a comparison; NULL: not wanted */
+	char next[512];     /* of opts.next */
 	struct layer_choice layer;
 };
 /* --layer and --at-peak, for commands that read snapshots; the input is a struct layer_choice. */
 extern const struct argp cli_layer_argp;
-extern const struct argp cli_report_argp, cli_output_argp, cli_filter_argp, cli_app_argp;
+extern const struct argp cli_report_argp, cli_output_argp, cli_figures_argp, cli_graphs_argp;
+extern const struct argp cli_filter_argp, cli_app_argp;
 /* --alloc-wrapper, --no-skip, --full-names; the input is a zeroed struct view_choice. */
 extern const struct argp cli_view_argp;
 /*
- * --pid and --no-inline, for commands that read snapshots: what of them is read. The input is a
- * zeroed struct pid_choice.
+ * --pid, --no-inline and those of ages, for commands that read snapshots: what of them is read.
+ * The input is a zeroed struct pid_choice.
  */
 struct pid_choice {
+	struct ages_choice ages; /* cli_ages_argp is part of the options */
 	uint32_t *pids;
 	size_t count, capacity;
 	int no_inline; /* without inlined frames */
@@ -104,6 +138,18 @@ void report_choice_verbose(struct report_choice *choice);
 void report_choice_free(struct report_choice *choice);
 /* Prints to choice->out. EXIT_DONE; EXIT_FAILED or EXIT_USAGE after an error message. */
 int cli_report_print(const struct snapshot *snapshot, const struct report_choice *choice);
+/* The same of the blocks of report_choice.ages. */
+int cli_ages_report(const struct snapshot *snapshot, const struct report_choice *choice);
+/* Drops blocks of other ages. name: of the snapshot, for messages. 0; -errno after a message. */
+int cli_ages_keep(struct snapshot *snapshot, const struct ages_choice *choice, const char *name);
+/*
+ * The status of a report of that snapshot, as it is now or EXIT_INCOMPLETE after a message. name:
+ * of its file; NULL: it has none.
+ */
+int cli_require_complete(const struct report_choice *choice, const struct snapshot *snapshot,
+			 const char *name, int status);
+/* The same after why something is missing. */
+int cli_incomplete(const char *name, const char *why);
 /* Says on stderr if most of the bytes have tracebacks that were cut, and how to keep more. */
 void cli_cut_print(const struct snapshot *snapshot);
 /*
@@ -112,11 +158,6 @@ void cli_cut_print(const struct snapshot *snapshot);
  */
 struct trace;
 void cli_dropped_print(const struct trace *trace);
-/*
- * Reads a snapshot of any kind (snapshot_load_at()), and says which one of a recording it is: 0, or
- * -errno after an error message.
- */
-int cli_snapshot_load(const char *path, const struct pid_choice *choice, struct snapshot **out);
 /*
  * A view of the snapshot with one layer, or at its peak, which borrows from it. 0; -ENOENT if it
  * lacks that (error_set).
@@ -186,8 +227,10 @@ error_t cli_parse_word(const char *option, const char *arg, const struct cli_wor
 error_t cli_parse_buffer(const char *arg, size_t *bytes);
 /* A decimal number in [low, high] without trailing text. 0, -EINVAL. */
 int cli_parse_number(const char *text, uint64_t low, uint64_t high, uint64_t *number);
-/* Seconds with a fraction ("2.5"), or with a unit: ms, s, m, min, h; above 0. 0, -EINVAL. */
+/* Seconds with a fraction ("2.5"), or with a unit: ms, s, m, min, h, d; above 0. 0, -EINVAL. */
 int cli_parse_seconds(const char *text, uint64_t *ns);
+/* The same, or 0. */
+int cli_parse_pause(const char *text, uint64_t *ns);
 /* "5", "0.5" or "5%". 0, -EINVAL. */
 int cli_parse_percent(const char *text, double *percent);
 /* cli_parse_seconds() for an option, with an error message. 0, or what a parser is to return. */

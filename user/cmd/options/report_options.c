@@ -8,6 +8,7 @@
 
 #include "cmd/options/options.h"
 #include "cmd/options/source_roots.h"
+#include "report/caveats/completeness.h"
 #include "trace/trace.h"
 #include "util/array.h"
 #include "util/error.h"
@@ -115,30 +116,20 @@ static error_t app_option(int key, char *arg, struct argp_state *state)
 
 const struct argp cli_app_argp = {.options = app_options, .parser = app_option};
 
-static const struct argp_option output_options[] = {
-	{"top", KEY_TOP, "N", 0, "print N entries (default 10; 0: all)", 10},
-	{"format", KEY_FORMAT, "KIND", 0, "text (default), json or, for snapshots, csv", 10},
-	{0},
-};
-
-static error_t output_format(struct report_choice *choice, const char *arg)
-{
-	static const struct cli_word words[] = {{"text", FORMAT_TEXT},
-						{"json", FORMAT_JSON},
-						{"csv", FORMAT_CSV},
-						{"heapsnapshot", FORMAT_HEAPSNAPSHOT},
-						{"pprof", FORMAT_PPROF}};
-	int format;
-	error_t err = cli_parse_word("--format", arg, words, choice->graphs ? 5 : 3, &format);
-
-	if (!err) {
-		choice->format = format;
-		choice->format_asked = 1;
+#define OUTPUT_OPTIONS(kinds)                                                                      \
+	{                                                                                          \
+		{"top", KEY_TOP, "N", 0, "print N entries (default 10; 0: all)", 10},              \
+			{"format", KEY_FORMAT, "KIND", 0, kinds, 10}, {0},                         \
 	}
-	return err;
-}
 
-static error_t output_option(int key, char *arg, struct argp_state *state)
+static const struct argp_option output_options[] =
+	OUTPUT_OPTIONS("text (default), json or, for snapshots, csv");
+static const struct argp_option figures_options[] = OUTPUT_OPTIONS("text (default) or json");
+static const struct argp_option graphs_options[] =
+	OUTPUT_OPTIONS("text (default), json, heapsnapshot or pprof");
+
+static error_t output_parse(int key, char *arg, struct argp_state *state,
+			    const struct cli_word *words, size_t count)
 {
 	struct report_choice *choice = state->input;
 	uint64_t number;
@@ -150,13 +141,46 @@ static error_t output_option(int key, char *arg, struct argp_state *state)
 		choice->opts.top = number;
 		choice->opts.top_asked = 1;
 		return 0;
-	case KEY_FORMAT:
-		return output_format(choice, arg);
+	case KEY_FORMAT: {
+		int format = choice->format;
+		error_t err = cli_parse_word("--format", arg, words, count, &format);
+
+		choice->format = format;
+		choice->format_asked |= !err;
+		return err;
+	}
 	}
 	return ARGP_ERR_UNKNOWN;
 }
 
+static error_t output_option(int key, char *arg, struct argp_state *state)
+{
+	static const struct cli_word words[] = {
+		{"text", FORMAT_TEXT}, {"json", FORMAT_JSON}, {"csv", FORMAT_CSV}};
+
+	return output_parse(key, arg, state, words, ARRAY_SIZE(words));
+}
+
+static error_t figures_option(int key, char *arg, struct argp_state *state)
+{
+	static const struct cli_word words[] = {{"text", FORMAT_TEXT}, {"json", FORMAT_JSON}};
+
+	return output_parse(key, arg, state, words, ARRAY_SIZE(words));
+}
+
+static error_t graphs_option(int key, char *arg, struct argp_state *state)
+{
+	static const struct cli_word words[] = {{"text", FORMAT_TEXT},
+						{"json", FORMAT_JSON},
+						{"heapsnapshot", FORMAT_HEAPSNAPSHOT},
+						{"pprof", FORMAT_PPROF}};
+
+	return output_parse(key, arg, state, words, ARRAY_SIZE(words));
+}
+
 const struct argp cli_output_argp = {.options = output_options, .parser = output_option};
+const struct argp cli_figures_argp = {.options = figures_options, .parser = figures_option};
+const struct argp cli_graphs_argp = {.options = graphs_options, .parser = graphs_option};
 
 static const struct argp_option report_options[] = {
 	{"group-by", KEY_GROUP_BY, "KEY", 0,
@@ -164,8 +188,11 @@ static const struct argp_option report_options[] = {
 	 "traceback; or blocks by their size or (exact mode) lifetime",
 	 10},
 	{"by", KEY_BY, "OWNER", 0,
-	 "group by owner instead of lines: process, comm (command), container, thread, or task "
-	 "(asyncio's; CPython 3.14 and later, and only if the trace was begun with it)",
+	 "group by owner instead of lines: process, comm (command), container, thread, task "
+	 "(asyncio's; CPython 3.14 and later), or by what the blocks were allocated for: context "
+	 "NAME[.attribute...], the value of a context variable, local "
+	 "FUNCTION:NAME[.attribute...], that of a variable in the nearest frame of a function; a "
+	 "trace tells the last three only if it was begun with that",
 	 10},
 	{"cumulative", KEY_CUMULATIVE, NULL, 0,
 	 "count a block for every line of its traceback, once where a recursion has it several "
@@ -183,10 +210,34 @@ static const struct argp_option report_options[] = {
 	 10},
 	{"source", KEY_SOURCE, NULL, 0,
 	 "with text, print the source line under each entry, as the file is now", 10},
+	CLI_OPTION_REQUIRE_COMPLETE(10),
 	{0},
 };
 
-static error_t option_by(struct report_choice *choice, const char *arg)
+/* "context NAME" and "local FUNCTION:NAME", in one argument or in two. */
+static error_t option_label(struct report_choice *choice, const char *arg, struct argp_state *state)
+{
+	bool is_context = !strncmp(arg, "context", 7);
+	const char *text = arg + (is_context ? 7 : 5);
+	int err;
+
+	if (*text)
+		text += strspn(text, " =");
+	else if (state->next < state->argc && state->argv[state->next][0] != '-')
+		text = state->argv[state->next++];
+	err = label_spec_parse(is_context ? ABI_LABEL_CONTEXT : ABI_LABEL_LOCAL, text,
+			       &choice->label);
+	if (err) {
+		error_print(err, "tracer --help lists what it takes", "--by %s",
+			    is_context ? "context" : "local");
+		return CLI_REPORTED;
+	}
+	choice->opts.label = choice->label.text;
+	choice->opts.by = GROUP_LABEL;
+	return 0;
+}
+
+static error_t option_by(struct report_choice *choice, const char *arg, struct argp_state *state)
 {
 	static const struct cli_word words[] = {{"process", GROUP_PROCESS},
 						{"comm", GROUP_COMM},
@@ -194,6 +245,8 @@ static error_t option_by(struct report_choice *choice, const char *arg)
 						{"thread", GROUP_THREAD},
 						{"task", GROUP_TASK}};
 
+	if (!strncmp(arg, "context", 7) || !strncmp(arg, "local", 5))
+		return option_label(choice, arg, state);
 	return CLI_WORD("--by", arg, words, choice->opts.by);
 }
 
@@ -258,7 +311,7 @@ static error_t report_option(int key, char *arg, struct argp_state *state)
 	case KEY_GROUP_BY:
 		return option_group(choice, arg);
 	case KEY_BY:
-		return option_by(choice, arg);
+		return option_by(choice, arg, state);
 	case KEY_SORT:
 		return option_sort(choice, arg);
 	case KEY_TEMPORARY:
@@ -270,6 +323,9 @@ static error_t report_option(int key, char *arg, struct argp_state *state)
 		return 0;
 	case KEY_SOURCE:
 		choice->opts.source = choice->lines_asked = 1;
+		return 0;
+	case CLI_KEY_REQUIRE_COMPLETE:
+		choice->require_complete = 1;
 		return 0;
 	}
 	return ARGP_ERR_UNKNOWN;
@@ -295,6 +351,10 @@ static error_t pid_option(int key, char *arg, struct argp_state *state)
 	struct pid_choice *choice = state->input;
 	uint64_t pid;
 
+	if (key == ARGP_KEY_INIT) {
+		state->child_inputs[0] = &choice->ages;
+		return 0;
+	}
 	if (key == KEY_NO_INLINE) {
 		choice->no_inline = 1;
 		return 0;
@@ -309,7 +369,9 @@ static error_t pid_option(int key, char *arg, struct argp_state *state)
 	return -err;
 }
 
-const struct argp cli_pid_argp = {.options = pid_options, .parser = pid_option};
+static const struct argp_child pid_children[] = {{&cli_ages_argp, 0, NULL, 0}, {0}};
+const struct argp cli_pid_argp = {
+	.options = pid_options, .parser = pid_option, .children = pid_children};
 
 void pid_choice_free(struct pid_choice *choice)
 {
@@ -357,6 +419,7 @@ void report_choice_default(struct report_choice *choice)
 {
 	memset(choice, 0, sizeof(*choice));
 	choice->layer.layer = -1;
+	choice->ages.ages = (struct ages)AGES_ALL;
 	choice->opts.by = choice->group = GROUP_LINENO;
 	choice->opts.top = 10;
 	out_set(choice, stdout);
@@ -401,6 +464,49 @@ void cli_cut_print(const struct snapshot *snapshot)
 			 snapshot->meta.traceback_limit < 64 ? 64 : EVENT_MAX_FRAMES);
 }
 
+int cli_incomplete(const char *name, const char *why)
+{
+	error_print(error_set(-ENODATA, "%s", why), "the report has what is known (-v)", "%s%s%s",
+		    name ?: "", name ? ": " : "", "figures are incomplete");
+	return EXIT_INCOMPLETE;
+}
+
+int cli_require_complete(const struct report_choice *choice, const struct snapshot *snapshot,
+			 const char *name, int status)
+{
+	char why[INCOMPLETE_WHY];
+
+	if (status != EXIT_DONE || !choice->require_complete || figures_are_complete(snapshot, why))
+		return status;
+	return cli_incomplete(name, why);
+}
+
+/* Totals are the same however blocks are grouped. */
+static int size_diff_read(const struct snapshot *snapshot, const struct report_opts *opts,
+			  int64_t *diff)
+{
+	const struct statistics_opts by = {.by = GROUP_FILENAME, .filters = opts->filters};
+	struct statistics statistics;
+	int err = statistics_compare(snapshot, opts->old, &by, &statistics);
+
+	if (err)
+		return err;
+	*diff = (int64_t)(statistics.total_size - statistics.old_total_size);
+	statistics_free(&statistics);
+	return 0;
+}
+
+static int ages_check(const struct snapshot *snapshot, const struct report_choice *choice)
+{
+	if (!snapshot->meta.of_ages ||
+	    (choice->opts.by < GROUP_LIFETIME && choice->opts.sort == SORT_SIZE &&
+	     !choice->layer.at_peak && choice->layer.layer != EVENT_LAYER_MMAP &&
+	     choice->layer.layer != EVENT_LAYER_PAGES))
+		return 0;
+	return error_set(-EINVAL, "of blocks of some ages no more is known than what is alive of "
+				  "them, by line, process and size; mapped memory has no ages");
+}
+
 int cli_report_print(const struct snapshot *snapshot, const struct report_choice *choice)
 {
 	static int (*const print[])(const struct snapshot *, const struct report_opts *,
@@ -411,7 +517,8 @@ int cli_report_print(const struct snapshot *snapshot, const struct report_choice
 	struct snapshot chosen, old;
 	struct shown shown = {0}, shown_old = {0};
 	struct source_roots roots = {0};
-	int err = cli_layer_choose(snapshot, &choice->layer, &chosen);
+	int err =
+		ages_check(snapshot, choice) ?: cli_layer_choose(snapshot, &choice->layer, &chosen);
 
 	if (!err && opts.old)
 		err = cli_layer_choose(opts.old, &choice->layer, &old);
@@ -427,6 +534,8 @@ int cli_report_print(const struct snapshot *snapshot, const struct report_choice
 	}
 	opts.app = &choice->app;
 	err = err ?: print[choice->format](&shown.snapshot, &opts, choice->out);
+	if (!err && choice->size_diff)
+		err = size_diff_read(&shown.snapshot, &opts, choice->size_diff);
 	if (!err && (opts.by == GROUP_TRACEBACK || opts.cumulative || choice->app.asked) &&
 	    snapshot->meta.traceback_limit > 1)
 		cli_cut_print(&shown.snapshot);

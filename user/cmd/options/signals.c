@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "proc/launch.h"
+#include "util/error.h"
 
 int signals_catch(int *fd, int on)
 {
@@ -18,10 +19,10 @@ int signals_catch(int *fd, int on)
 	sigaddset(&set, SIGTERM);
 	sigaddset(&set, SIGHUP);
 	if (sigprocmask(on ? SIG_BLOCK : SIG_UNBLOCK, &set, NULL))
-		return -errno;
+		return error_errno();
 	if (on && *fd < 0)
 		*fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
-	return on && *fd < 0 ? -errno : 0;
+	return on && *fd < 0 ? error_errno() : 0;
 }
 
 int signals_end(int fd, struct launch *launch, int *interrupts)

@@ -12,8 +12,8 @@ enum { KEY_LAYER = 0x1a0, KEY_AT_PEAK };
 
 static const struct argp_option layer_options[] = {
 	{"layer", KEY_LAYER, "LAYER", 0,
-	 "only python, native or mmap (default: all layers of the snapshot; exports other than "
-	 "pprof: its first)",
+	 "only python, native, mmap or pages (default: all layers of the snapshot; exports other "
+	 "than pprof: its first)",
 	 10},
 	{"at-peak", KEY_AT_PEAK, NULL, 0,
 	 "what was alive when most bytes were (census mode: at one of the heap walks), instead of "
@@ -35,7 +35,7 @@ static error_t layer_option(int key, char *arg, struct argp_state *state)
 	if (key != KEY_LAYER)
 		return ARGP_ERR_UNKNOWN;
 	choice->layer = event_layer_find(arg);
-	return choice->layer < 0 ? cli_reject("--layer", arg, "python, native or mmap") : 0;
+	return choice->layer < 0 ? cli_reject("--layer", arg, "python, native, mmap or pages") : 0;
 }
 
 const struct argp cli_layer_argp = {.options = layer_options, .parser = layer_option};
@@ -58,7 +58,12 @@ int cli_layer_choose(const struct snapshot *snapshot, const struct layer_choice 
 	return 0;
 }
 
-int cli_snapshot_load(const char *path, const struct pid_choice *choice, struct snapshot **out)
+/*
+ * Reads a snapshot of any kind (snapshot_load_at()), and says which one of a recording it is: 0, or
+ * -errno after an error message.
+ */
+static int cli_snapshot_load(const char *path, const struct pid_choice *choice,
+			     struct snapshot **out)
 {
 	const struct recording_choice moment = {.time = choice->at,
 						.layer = choice->layer ? choice->layer->layer : -1,
@@ -82,6 +87,11 @@ int cli_snapshot_pick(const char *path, const struct pid_choice *choice, struct 
 
 	if (!err && choice->no_inline)
 		snapshot_inlined_drop(whole);
+	if (!err) {
+		err = cli_ages_keep(whole, &choice->ages, path);
+		if (err)
+			snapshot_free(whole);
+	}
 	if (err || !choice->count) {
 		if (!err)
 			*out = whole;

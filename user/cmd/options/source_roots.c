@@ -39,7 +39,7 @@ static void caveat_print(const struct caveat *caveat, const char *what, const ch
 }
 
 /* Is the root in the list already? */
-static int root_is_known(struct source_roots *roots, int fd, const struct process_root *own)
+static bool root_is_known(struct source_roots *roots, int fd, const struct process_root *own)
 {
 	struct process_root root, other;
 
@@ -69,7 +69,7 @@ static int root_add(struct source_roots *roots, int fd, const struct process_roo
 }
 
 /* Was a process, which may have ended, in a container, as far as the snapshot knows? */
-static int is_elsewhere(const struct snapshot_meta *process)
+static bool is_elsewhere(const struct snapshot_meta *process)
 {
 	return process->container[0] || (process->ns_pid && process->ns_pid != process->pid);
 }

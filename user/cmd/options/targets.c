@@ -171,9 +171,12 @@ void pid_error_print(pid_t pid, int err)
 void target_error_print(const struct target_set *set, pid_t pid, int err)
 {
 	err = patience_explain(pid, err);
+	/* Nobody has named a process that only the kernel's rules hide, such as PID 1. */
+	bool nobody = target_set_is_all(set) && (err == -EPERM || err == -EACCES);
+
 	if (target_set_is_pids(set) && !set->container_count)
 		pid_error_print(pid, err);
-	else if (target_set_is_pids(set) || (err != -ENOENT && err != -ESRCH))
+	else if (target_set_is_pids(set) || (err != -ENOENT && err != -ESRCH && !nobody))
 		error_print(err, cli_remedy(err), "PID %d", pid);
 	else
 		log_debug("PID %d is skipped: %s", pid, error_reason(err));
@@ -247,7 +250,7 @@ void targets_workers_print(const pid_t *pids, size_t count, struct session *sess
 	}
 }
 
-static int is_seen(const struct targets *targets, pid_t pid)
+static bool is_seen(const struct targets *targets, pid_t pid)
 {
 	for (size_t i = 0; i < targets->seen_count; i++)
 		if (targets->seen[i] == pid)
@@ -279,12 +282,15 @@ static int target_add(struct targets *targets, struct session *session, pid_t pi
 static int targets_add(struct targets *targets, struct session *session, const pid_t *pids,
 		       size_t count)
 {
-	int err = 0;
+	int err = 0, stop = 0;
 
 	/* A signal during the attach does not wait for the remaining processes. */
-	for (size_t i = 0; i < count && !err && !interrupt_pending(); i++)
-		if (!is_seen(targets, pids[i]))
-			err = target_add(targets, session, pids[i]);
+	for (size_t i = 0; i < count && !err && !stop && !interrupt_pending(); i++) {
+		if (is_seen(targets, pids[i]))
+			continue;
+		err = target_add(targets, session, pids[i]);
+		stop = targets->between && targets->between(targets->between_context);
+	}
 	return err;
 }
 
@@ -307,7 +313,12 @@ int targets_attach(struct targets *targets, struct session *session)
 		return err;
 	if (targets->refused > SESSION_LOGS)
 		log_info("%zu more are not traced; -v lists them", targets->refused - SESSION_LOGS);
-	if (count > SESSION_LOGS)
+	size_t resting = session_resting(session);
+	if (resting)
+		log_info("%zu process%s traced once %s enough CPU time (--after-cpu)", resting,
+			 resting == 1 ? " is" : "es are",
+			 resting == 1 ? "it has used" : "each has used");
+	else if (count > SESSION_LOGS)
 		log_info("attached to %zu of %zu processes in %llu ms; -v lists them",
 			 targets->attached, count,
 			 (unsigned long long)((clock_ns(CLOCK_MONOTONIC) - start) / 1000000));
@@ -327,7 +338,7 @@ int targets_attach(struct targets *targets, struct session *session)
 }
 
 /* A container that has not started, or that has and runs no Python yet. */
-static int is_looking(const struct targets *targets)
+static bool is_looking(const struct targets *targets)
 {
 	return target_set_is_waiting(targets->set) ||
 	       (targets->set->wait && targets->set->container_count && !targets->attached);

@@ -25,6 +25,9 @@ struct targets {
 	int follows;    /* set by the caller: the session attaches to later processes that match */
 	int open;       /* nothing matched at the start, but a match may start later */
 	uint64_t looked_ns, pause_ns;
+	/* called after each attach of many; 1: give up the rest; NULL: none */
+	int (*between)(void *context);
+	void *between_context;
 };
 
 /*

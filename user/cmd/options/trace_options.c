@@ -14,6 +14,7 @@
 /* Which of the options of `tracer trace` go together. */
 
 #define WINDOW_MS_MAX 3600000ul
+#define KEEP_DEFAULT  3
 
 /* Takes the argument of --window: two numbers of milliseconds. */
 static error_t trace_options_window(struct trace_options *out, const char *arg)
@@ -42,8 +43,8 @@ static int reject(const char *option, const char *why, const char *remedy)
 static int trace_options_targets(const struct trace_options *options)
 {
 	const struct target_set *set = &options->targets;
-	int narrower =
-		set->pid_count || set->container_count || set->cgroup_count || set->name_count;
+	int narrower = set->pid_count || set->container_count || set->cgroup_count ||
+		       set->name_count || target_set_has_pods(set);
 	const char *why = NULL,
 		   *remedy = "tracer -p PID, -c CONTAINER, -a, or tracer -- COMMAND ARG...";
 
@@ -53,11 +54,15 @@ static int trace_options_targets(const struct trace_options *options)
 					     : "no target is named";
 	else if (set->all && narrower)
 		why = "-a is every process already", remedy = "drop it or the other targets";
-	else if (set->pid_count && (set->cgroup_count || set->name_count))
+	else if (set->pid_count &&
+		 (set->cgroup_count || set->name_count || target_set_has_pods(set)))
 		why = "-p names the processes themselves", remedy = "combine it only with -c";
 	else if (set->wait && !set->pid_count && !set->container_count && !options->command.count)
 		why = "--wait applies to named processes and containers",
 		remedy = "use it with -p or -c";
+	else if (options->session.after_cpu_ns && (set->pid_count || options->command.count))
+		why = "--after-cpu is for many processes", remedy = "drop it: -p and commands are "
+								    "traced at once";
 	return why ? reject("trace", why, remedy) : 0;
 }
 
@@ -69,6 +74,12 @@ static int trace_options_modes(const struct trace_options *out)
 	if (out->alloc_count && plan->layers && !(plan->layers & 1u << EVENT_LAYER_NATIVE))
 		return reject("--alloc", "these functions belong to the native layer",
 			      "drop --layer, or use --layer native or all");
+	if (plan->layers & 1u << EVENT_LAYER_PAGES &&
+	    (plan->mode_asked || out->session.window_on_ns || plan->python.large_blocks ||
+	     plan->python.public_only || plan->python.no_reuse))
+		return reject("--layer",
+			      "pages has no probe of an allocator, and so no mode and no windows",
+			      "drop --mode, --window, --large-blocks, --public and --no-reuse");
 	if (!growth && plan->python.large_blocks)
 		return reject("--large-blocks",
 			      "large blocks are always traced, except in growth mode",
@@ -91,6 +102,22 @@ static int trace_options_modes(const struct trace_options *out)
 	return 0;
 }
 
+/* Windows show a part of the blocks, and estimates do not tell whose the others are. */
+static int trace_options_owner(const struct trace_options *out)
+{
+	const struct session_opts *session = &out->session;
+	enum event_mode mode = session->plan.python.mode;
+
+	if (out->choice.opts.by < GROUP_THREAD ||
+	    (mode != EVENT_MODE_GROWTH && !session->window_on_ns &&
+	     !(session->overhead > 0 && mode == EVENT_MODE_CENSUS)))
+		return 0;
+	return reject("--by",
+		      "threads, tasks and values are told where all blocks are traced, not in "
+		      "windows, nor in growth mode",
+		      "-m census traces all, and what that costs is said");
+}
+
 static int trace_options_files(const struct trace_options *out)
 {
 	if (out->record_ns && !out->record)
@@ -104,6 +131,37 @@ static int trace_options_files(const struct trace_options *out)
 	if (out->keep && !out->snapshot_ns)
 		return reject("--keep", "one snapshot is written, at the end",
 			      "use it with --snapshot-every");
+	return 0;
+}
+
+/* Of triggers. --on-memory has its file behind the options, as a command would be. */
+static int trace_options_evidence(struct trace_options *out)
+{
+	struct evidence_opts *evidence = &out->evidence;
+	const struct session_opts *session = &out->session;
+
+	bool has_triggers = triggers_any(&evidence->triggers);
+
+	if (!evidence->on_oom && !has_triggers)
+		return 0;
+	if (has_triggers && out->command.count == 1 && !evidence->path) {
+		evidence->path = out->command.items[0];
+		out->command.count = 0;
+	}
+	if (!evidence->path)
+		return reject("--on-memory", "it needs a file for the evidence",
+			      "tracer -p PID --on-memory 90% FILE");
+	if (out->command.count)
+		return reject("trace", "evidence is of running processes",
+			      "tracer -p PID --on-oom FILE");
+	if (out->output || out->record || out->capture || out->interval_ns || out->overhead_asked ||
+	    session->plan.mode_asked || session->window_on_ns || session->sample_bytes)
+		return reject(evidence->on_oom ? "--on-oom" : "--on-memory",
+			      "it places no probe, so there is nothing to trace or record",
+			      "run a second tracer for that: its lines come into the evidence");
+	evidence->keep = out->keep ? out->keep : KEEP_DEFAULT;
+	out->keep = 0;
+	out->live = 0;
 	return 0;
 }
 
@@ -122,19 +180,27 @@ enum {
 	KEY_SAMPLE,
 	KEY_BUDGET,
 	KEY_OVERHEAD,
+	KEY_AFTER_CPU,
+	KEY_MACHINE_OVERHEAD,
 	KEY_WINDOW,
 	KEY_KEEP,
 	KEY_LAYER,
 	KEY_COMM,
 	KEY_CGROUP,
+	/* in the order of enum target_pod */
+	KEY_POD_NAMESPACE,
+	KEY_POD,
+	KEY_LABEL,
+	KEY_ANNOTATION,
 	KEY_ALLOC,
 	KEY_DEBUGINFOD,
 	KEY_NO_LIVE,
 	KEY_RECORD,
-	KEY_RECORD_EVERY
+	KEY_RECORD_EVERY,
+	KEY_ON_OOM,
+	KEY_ON_MEMORY
 };
 
-#define KEEP_DEFAULT   3
 #define BUDGET_DEFAULT (1ull << 30)
 #define RECORD_DEFAULT 10000000000ull
 #define AUTO_MOST_NS   600000000000ull
@@ -157,6 +223,15 @@ const struct argp_option trace_target_options[] = {
 	 "the processes with this name, compared as pgrep -x does; it may contain *, ? and [...] "
 	 "(repeatable; narrows -c and --cgroup)",
 	 1},
+	{"pod-namespace", KEY_POD_NAMESPACE, "NAMESPACE", 0,
+	 "the processes of pods of Kubernetes in a namespace, with *, ? and [...] (repeatable; "
+	 "narrows the others, as do --pod, --label and --annotation)",
+	 1},
+	{"pod", KEY_POD, "POD", 0, "the processes of pods with this name (as --pod-namespace)", 1},
+	{"label", KEY_LABEL, "KEY[=VALUE]", 0,
+	 "the processes of containers and pods with a label, as far as the runtime's state has it",
+	 1},
+	{"annotation", KEY_ANNOTATION, "KEY[=VALUE]", 0, "the same with an annotation", 1},
 	{"all", 'a', NULL, 0, "all processes", 1},
 	{"wait", 'w', NULL, 0,
 	 "with -p and -c: if there is no Python yet, wait until the process loads one; with -c, "
@@ -177,11 +252,20 @@ const struct argp_option trace_target_options[] = {
 	 "trace a sample, one block for every BYTES allocated (such as 64K, 512K); figures are "
 	 "then estimates, each with its standard error",
 	 2},
+	{"machine-overhead", KEY_MACHINE_OVERHEAD, "PERCENT", 0,
+	 "keep the cost of tracing all processes together below this share of one CPU, with "
+	 "--overhead: where their budgets come to more, each has the same part of its own, and its "
+	 "windows are rarer (default 0: no limit)",
+	 2},
 	{"overhead", KEY_OVERHEAD, "PERCENT", 0,
 	 "keep the cost of tracing below this share of the target's CPU time by narrowing the "
 	 "mode: exact, census, windows (census in parts of the time; figures are then estimates), "
 	 "growth, off (without Python: exact, windows, off); the report says "
 	 "which mode ran when (default: 5 for running processes, if no mode is named; 0: no limit)",
+	 2},
+	{"after-cpu", KEY_AFTER_CPU, "SEC", 0,
+	 "of many processes, trace each once it has used so much CPU time since it was found (such "
+	 "as 100ms): those that sleep cost nothing",
 	 2},
 	{"window", KEY_WINDOW, "ON/OFF", 0,
 	 "trace small blocks of Python, or without Python all blocks of glibc's malloc, only in "
@@ -192,6 +276,9 @@ const struct argp_option trace_target_options[] = {
 };
 
 static const struct argp_option options[] = {
+	CLI_OPTION_AGES("tell how old blocks are, in reports and snapshots, which become larger "
+			"(the options of ages do so, too)",
+			2),
 	{"budget", KEY_BUDGET, "BYTES", 0,
 	 "memory for everything kept about the targets, including snapshots being built (default "
 	 "1G, 0: no limit); what does not fit is counted, and is missing from the report or has no "
@@ -199,8 +286,8 @@ static const struct argp_option options[] = {
 	 4},
 	{"layer", KEY_LAYER, "LAYER", 0,
 	 "python: Python's allocators; native: malloc and related functions; mmap: mapped memory; "
-	 "all: the three of them (default: python if there is a Python, else native; of several "
-	 "processes, those with a Python)",
+	 "all: the three of them; pages: the lines whose page faults RSS comes from (default: "
+	 "python if there is a Python, else native; of several processes, those with a Python)",
 	 2},
 	{"duration", 'd', "SEC", 0,
 	 "stop SEC seconds after the trace has begun; auto: when the largest lines are known to "
@@ -215,12 +302,23 @@ static const struct argp_option options[] = {
 	 "FILE.2 and so on",
 	 3},
 	{"keep", KEY_KEEP, "N", 0,
-	 "with --snapshot-every, keep N snapshots, including FILE (default 3)", 3},
+	 "with --snapshot-every, --on-oom and --on-memory, keep N files, including FILE (default "
+	 "3)",
+	 3},
 	{"record", KEY_RECORD, "FILE", 0,
 	 "keep a snapshot of every 10 s there, each as what has changed, for tracer timeline, "
 	 "leaks, report and diff; what is in it survives the end of tracer at any moment",
 	 3},
 	{"every", KEY_RECORD_EVERY, "SEC", 0, "with --record, a snapshot every SEC seconds", 3},
+	{"on-oom", KEY_ON_OOM, "FILE", 0,
+	 "place no probe, but write a bundle of evidence when the kernel has killed a target for "
+	 "memory: what grew, what held it, what RSS was (tracer report FILE)",
+	 3},
+	{"on-memory", KEY_ON_MEMORY, "WHEN", 0,
+	 "the same of a process that lives: --on-memory WHEN FILE, where WHEN is 90% of the memory "
+	 "limit, 2G of RSS, growth of RSS within a time (500M/10m), the time that tasks wait for "
+	 "memory (pressure:20%), or several with commas",
+	 3},
 	{"capture", KEY_CAPTURE, "FILE", 0, "keep the event stream there, for tracer replay", 3},
 	{"dry-run", KEY_DRY_RUN, NULL, 0, "print the probe plan and stop", 4},
 	{"buffer", 'b', "BYTES", 0, "ring buffer, a power of two (default 64M)", 4},
@@ -268,16 +366,19 @@ static error_t parse_mode(struct trace_options *out, const char *arg)
 	return err;
 }
 
+/* The pages that RSS consists of are traced alone. */
+#define LAYERS_ALL (((1u << EVENT_LAYERS) - 1) & ~(1u << EVENT_LAYER_PAGES))
+
 static error_t parse_layer(struct trace_options *out, const char *arg)
 {
 	int layer = event_layer_find(arg);
 
 	if (!strcmp(arg, "all"))
-		out->session.plan.layers = (1u << EVENT_LAYERS) - 1;
+		out->session.plan.layers = LAYERS_ALL;
 	else if (layer >= 0)
 		out->session.plan.layers = 1u << layer;
 	else
-		return cli_reject("--layer", arg, "python, native, mmap or all");
+		return cli_reject("--layer", arg, "python, native, mmap, all or pages");
 	return 0;
 }
 
@@ -305,8 +406,21 @@ static error_t parse_overhead(struct trace_options *out, const char *arg)
 	return 0;
 }
 
+static error_t parse_machine_overhead(struct trace_options *out, const char *arg)
+{
+	double percent;
+
+	if (cli_parse_percent(arg, &percent) || !(percent >= 0.1 || percent == 0))
+		return cli_reject("--machine-overhead", arg,
+				  "percent of one CPU, from 0.1, or 0: no limit");
+	out->session.machine_overhead = percent / 100;
+	return 0;
+}
+
 error_t trace_target_take(struct target_set *targets, int key, const char *arg)
 {
+	int err;
+
 	if (arg && !arg[0])
 		return cli_reject("trace", arg, "a target needs a name");
 	switch (key) {
@@ -322,6 +436,14 @@ error_t trace_target_take(struct target_set *targets, int key, const char *arg)
 		return -target_set_cgroup(targets, arg);
 	case KEY_COMM:
 		return -target_set_name(targets, arg);
+	case KEY_POD_NAMESPACE:
+	case KEY_POD:
+	case KEY_LABEL:
+	case KEY_ANNOTATION:
+		err = target_set_pod(targets, (enum target_pod)(key - KEY_POD_NAMESPACE), arg);
+		return err == -EINVAL ? cli_reject(key == KEY_LABEL ? "--label" : "--annotation",
+						   arg, "KEY or KEY=VALUE")
+				      : -err;
 	case 'a':
 		targets->all = 1;
 		return 0;
@@ -351,18 +473,30 @@ static error_t parse_debuginfod(struct trace_options *out, const char *arg)
 	const char *urls = arg ? arg : getenv("DEBUGINFOD_URLS");
 
 	if (!urls || !urls[strspn(urls, " ")]) {
-		error_print(-EINVAL, "give a server, --debuginfod=URL, or set DEBUGINFOD_URLS",
-			    "--debuginfod");
+		error_print(error_set(-EINVAL, "no server is named"),
+			    "give one, --debuginfod=URL, or set DEBUGINFOD_URLS", "--debuginfod");
 		return CLI_REPORTED;
 	}
 	out->session.debuginfod = urls;
 	return 0;
 }
 
+static error_t parse_memory(struct trace_options *out, const char *arg)
+{
+	int err = triggers_parse(arg, &out->evidence.triggers);
+
+	if (err)
+		error_print(err, TRIGGER_FORMS, "--on-memory");
+	return err ? CLI_REPORTED : 0;
+}
+
 /* Options without an argument. 1; 0: key is none of them. */
 static int parse_flag(struct trace_options *out, int key)
 {
 	switch (key) {
+	case CLI_KEY_AGES:
+		out->ages = 1;
+		return 1;
 	case CLI_KEY_FORCE:
 		out->replace = OUTFILE_ANY;
 		return 1;
@@ -433,6 +567,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case ARGP_KEY_INIT:
 		state->child_inputs[0] = &out->choice;
 		state->child_inputs[1] = out;
+		state->child_inputs[2] = &out->choice.ages;
 		return 0;
 	case 'p':
 	case 'c':
@@ -440,6 +575,10 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case 'w':
 	case KEY_COMM:
 	case KEY_CGROUP:
+	case KEY_POD_NAMESPACE:
+	case KEY_POD:
+	case KEY_LABEL:
+	case KEY_ANNOTATION:
 		return trace_target_take(&out->targets, key, arg);
 	case 'n':
 	case KEY_BUDGET:
@@ -465,10 +604,22 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case KEY_RECORD:
 		out->record = arg;
 		return 0;
+	case KEY_ON_OOM:
+		out->evidence.on_oom = 1;
+		out->evidence.path = arg;
+		return 0;
+	case KEY_ON_MEMORY:
+		return parse_memory(out, arg);
 	case KEY_RECORD_EVERY:
 		return cli_take_seconds("--every", arg, &out->record_ns);
 	case KEY_OVERHEAD:
 		return parse_overhead(out, arg);
+	case KEY_AFTER_CPU:
+		return cli_parse_pause(arg, &out->session.after_cpu_ns)
+			       ? cli_reject("--after-cpu", arg, "a time, such as 100ms, or 0")
+			       : 0;
+	case KEY_MACHINE_OVERHEAD:
+		return parse_machine_overhead(out, arg);
 	case KEY_WINDOW:
 		return trace_options_window(out, arg);
 	case KEY_CAPTURE:
@@ -502,21 +653,33 @@ static error_t parse_shared(int key, char *arg, struct argp_state *state)
  * which blocks or functions have probes: windows could not hold a budget with these. A command is
  * slow from its start, as under other tracers.
  */
-static int is_paid_for(const struct trace_options *out)
+static bool is_paid_for(const struct trace_options *out)
 {
 	const struct session_opts *session = &out->session;
 
 	return out->command.count || out->overhead_asked || session->plan.mode_asked ||
 	       session->window_on_ns || session->sample_bytes || out->alloc_count ||
-	       session->plan.python.public_only || session->plan.layers & 1u << EVENT_LAYER_MMAP;
+	       session->plan.python.public_only ||
+	       session->plan.layers & (1u << EVENT_LAYER_MMAP | 1u << EVENT_LAYER_PAGES);
+}
+
+/* The file of --on-memory may stand among the options, which those of a command follow. */
+static unsigned int order_of(int argc, char **argv)
+{
+	for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
+		if (!strncmp(argv[i], "--on-memory", strlen("--on-memory")))
+			return 0;
+	return ARGP_IN_ORDER;
 }
 
 int trace_options_parse(int argc, char **argv, struct trace_options *out)
 {
 	static const struct argp targets = {.options = trace_target_options,
 					    .parser = parse_shared};
-	static const struct argp_child children[] = {
-		{&cli_report_argp, 0, "At the end, print", 9}, {&targets, 0, NULL, 0}, {0}};
+	static const struct argp_child children[] = {{&cli_report_argp, 0, "At the end, print", 9},
+						     {&targets, 0, NULL, 0},
+						     {&cli_ages_argp, 0, NULL, 0},
+						     {0}};
 	static const struct argp argp = {
 		.options = options,
 		.parser = parse,
@@ -531,7 +694,7 @@ int trace_options_parse(int argc, char **argv, struct trace_options *out)
 	out->live = 1;
 	out->session.plan.python.mode = EVENT_MODE_CENSUS;
 	report_choice_default(&out->choice);
-	int status = cli_parse(&argp, argc, argv, ARGP_IN_ORDER, out);
+	int status = cli_parse(&argp, argc, argv, order_of(argc, argv), out);
 	if (status)
 		return status;
 	/* The terminal belongs to the command, or to reports. */
@@ -540,14 +703,20 @@ int trace_options_parse(int argc, char **argv, struct trace_options *out)
 		out->live = 0;
 	report_choice_extra(&out->choice, out->output);
 	out->choice.live = 1;
-	out->session.tasks = out->choice.opts.by == GROUP_TASK;
+	out->ages |= ages_any(&out->choice.ages.ages);
+	out->session.label = out->choice.label;
+	if (out->choice.opts.by == GROUP_TASK)
+		out->session.label.source = ABI_LABEL_TASK;
 	out->session.plan.native.allocs = out->allocs;
 	out->session.plan.native.alloc_count = out->alloc_count;
-	status = trace_options_modes(out);
+	status = trace_options_evidence(out) ?: trace_options_modes(out);
 	if (status)
 		return status;
 	if (!is_paid_for(out))
 		out->session.overhead = OVERHEAD_DEFAULT;
+	status = trace_options_owner(out);
+	if (status)
+		return status;
 	/*
 	 * A program that will load Python, or exec a program that has it, is waited for. Of many
 	 * processes, only those with Python are meant.

@@ -2,6 +2,7 @@
 /* The options of "tracer trace". */
 #pragma once
 
+#include "cmd/evidence/evidence.h"
 #include "cmd/options/options.h"
 #include "proc/targets/target_set.h"
 #include "session/session.h"
@@ -15,12 +16,15 @@ struct trace_options {
 	unsigned int keep;                     /* number of snapshots kept, in FILE, FILE.1, ... */
 	uint64_t record_ns;                    /* between two snapshots of a recording */
 	const char *output, *capture, *record; /* borrowed */
+	/* --on-oom and --on-memory: evidence is kept instead of a trace; path NULL: none is */
+	struct evidence_opts evidence;
 	enum outfile_replace replace;
 	int dry_run;
 	/* a live view, on a terminal; 0: --no-live, or the output forbids it */
 	int live;
 	struct plan_alloc *allocs; /* owned; session.plan.native's */
 	size_t alloc_count, alloc_capacity;
+	int ages;           /* snapshots tell how old blocks are */
 	int overhead_asked; /* --overhead is given; 0 is no limit */
 	struct session_opts session;
 	struct report_choice choice;

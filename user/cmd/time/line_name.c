@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "util/html.h"
 #include "util/json.h"
 #include "util/text.h"
 
@@ -29,28 +30,6 @@ void line_name_json(struct json *json, const struct series_line *line)
 		json_text(json, "kind", "native");
 	json_close(json, '}');
 	json_close(json, ']');
-}
-
-void html_text(FILE *out, const char *text)
-{
-	for (; *text; text++) {
-		switch (*text) {
-		case '<':
-			fputs("&lt;", out);
-			break;
-		case '>':
-			fputs("&gt;", out);
-			break;
-		case '&':
-			fputs("&amp;", out);
-			break;
-		case '"':
-			fputs("&quot;", out);
-			break;
-		default:
-			putc(*text, out);
-		}
-	}
 }
 
 void line_name_html(FILE *out, const struct series_line *line, enum group_by by)

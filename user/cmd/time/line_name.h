@@ -12,8 +12,7 @@ struct json;
 void line_name_print(FILE *out, const struct series_line *line, enum group_by by);
 /* "traceback": [{"filename": …, "lineno": …}], as in a report's JSON. */
 void line_name_json(struct json *json, const struct series_line *line);
-/* The text with <, >, & and " as HTML has them. */
-void html_text(FILE *out, const char *text);
+/* The same for a page. */
 void line_name_html(FILE *out, const struct series_line *line, enum group_by by);
 
 /* The series' lines by that figure, largest first. NULL: -ENOMEM. Caller frees. */

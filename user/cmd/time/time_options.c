@@ -155,10 +155,7 @@ static int file_write(struct outfile *file, time_print_fn print, const void *con
 		err = lay_out(&text, &bytes, width);
 	err = err ?: outfile_write(file, text, bytes);
 	free(text);
-	if (!err)
-		return outfile_commit(file);
-	outfile_discard(file);
-	return err;
+	return outfile_end(file, err);
 }
 
 size_t time_width(const struct time_choice *choice)

@@ -7,6 +7,7 @@
 #include "cmd/time/line_name.h"
 #include "report/recording/recording_load.h"
 #include "report/report.h"
+#include "util/html.h"
 #include "util/json.h"
 #include "util/size.h"
 #include "util/text.h"

@@ -265,7 +265,7 @@ static double sort_value(const struct watch_groups *groups, uint32_t index)
 }
 
 /* Does row a come after row b? Equal ones keep an order, so that they do not jump. */
-static int is_after(const struct watch_groups *groups, uint32_t a, uint32_t b)
+static bool is_after(const struct watch_groups *groups, uint32_t a, uint32_t b)
 {
 	double x = sort_value(groups, a), y = sort_value(groups, b);
 
@@ -303,7 +303,7 @@ static int label_matches(const struct watch_groups *groups, const struct watch_m
 }
 
 /* Is it a row? Counts it as one. */
-static int row_is(struct watch_groups *groups, const struct watch_model *model, uint32_t index)
+static bool row_is(struct watch_groups *groups, const struct watch_model *model, uint32_t index)
 {
 	struct watch_group *group = group_at(groups, index);
 

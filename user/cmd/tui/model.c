@@ -165,7 +165,7 @@ static void sums_reset(struct watch_process *process, uint32_t serial)
 	}
 }
 
-static int is_empty(const struct watch_process *process, size_t index)
+static bool is_empty(const struct watch_process *process, size_t index)
 {
 	const struct watch_sum *sum = &process->sums[index];
 	double most = 0;
@@ -206,7 +206,7 @@ static int sums_shrink(struct watch_model *model, struct watch_process *process)
 	return err;
 }
 
-static int is_figure(double value)
+static bool is_figure(double value)
 {
 	return value >= 0 && value <= SUM_MAX;
 }

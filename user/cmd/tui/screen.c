@@ -10,6 +10,8 @@
 #include <unistd.h>
 #include <wchar.h>
 
+#include "tui/terminals.h"
+#include "util/array.h"
 #include "util/error.h"
 #include "util/size.h"
 #include "util/text.h"
@@ -25,14 +27,56 @@
 
 enum { COLOR_UP = 1, COLOR_DOWN };
 
-int watch_screen_is_possible(void)
+/*
+ * The description of the terminal, where the machine has no database of terminals, as containers
+ * and rescue systems: ncurses takes it from the environment, too. NULL: it is not known.
+ */
+static const char *description_own(const char *kind)
 {
-	const char *kind = getenv("TERM");
+	for (size_t i = 0; i < ARRAY_SIZE(terminals); i++)
+		if (!strcmp(terminals[i].kind, kind))
+			return terminals[i].description;
+	return NULL;
+}
+
+/* Calls take() with the machine's description of the terminal, or else with the tracer's own. */
+static bool terminal_take(bool (*take)(void), const char *kind)
+{
+	const char *own = description_own(kind);
+
+	if (take())
+		return 1;
+	if (!own || setenv("TERMINFO", own, 1))
+		return 0;
+	bool taken = take();
+	unsetenv("TERMINFO");
+	return taken;
+}
+
+static bool setup_take(void)
+{
 	int err;
 
-	if (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO) || !kind || !kind[0] ||
-	    setupterm(NULL, STDOUT_FILENO, &err))
+	return setupterm(NULL, STDOUT_FILENO, &err) == OK;
+}
+
+static bool screen_take(void)
+{
+	return newterm(NULL, stdout, stdin) != NULL;
+}
+
+bool watch_screen_is_possible(void)
+{
+	const char *kind = getenv("TERM");
+
+	if (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO) || !kind || !kind[0])
 		return 0;
+	if (!terminal_take(setup_take, kind)) {
+		log_info("no live view: nothing is known here about the terminal %s; TERM=xterm "
+			 "serves for most",
+			 kind);
+		return 0;
+	}
 	const char *place = tigetstr("cup");
 	return place && place != (char *)-1 && tcgetpgrp(STDIN_FILENO) == getpgrp();
 }
@@ -41,7 +85,7 @@ int watch_screen_begin(void)
 {
 	setlocale(LC_CTYPE, "");
 	set_escdelay(ESCAPE_MS);
-	if (!newterm(NULL, stdout, stdin))
+	if (!terminal_take(screen_take, getenv("TERM") ?: ""))
 		return error_set(-ENOTTY, "ncurses does not know the terminal");
 	cbreak();
 	noecho();
@@ -69,7 +113,7 @@ size_t watch_screen_rows(void)
 	return LINES > 0 ? (size_t)LINES : 1;
 }
 
-static int is_unicode(void)
+static bool is_unicode(void)
 {
 	return MB_CUR_MAX > 1;
 }
@@ -170,7 +214,7 @@ static int change_put(int y, int x, int width, double bytes)
 }
 
 /* Is there a column of what is allocated? Some process must tell it. */
-static int has_rates(const struct watch_model *model)
+static bool has_rates(const struct watch_model *model)
 {
 	uint32_t flags = 0;
 

@@ -2,10 +2,12 @@
 /* The drawing of a live view, by ncurses. */
 #pragma once
 
+#include <stdbool.h>
+
 #include "cmd/tui/view.h"
 
 /* Can a live view be drawn: are stdin and stdout one terminal that can place its cursor? 1, 0. */
-int watch_screen_is_possible(void);
+bool watch_screen_is_possible(void);
 /* Takes the terminal over. 0, -ENOTTY (error_set). */
 int watch_screen_begin(void);
 /* Gives it back as it was. */

@@ -99,6 +99,10 @@ void watch_header(const struct watch_view *view, const struct watch_model *model
 		size_text(size, (uint64_t)view->groups.rows_size));
 	if (view->groups.filter[0])
 		fputs(", filter: ", out), text_print(out, view->groups.filter);
+	if (view->older_ms)
+		fprintf(out, ", older than %.4g s", view->older_ms / 1e3);
+	if (view->younger_ms)
+		fprintf(out, ", younger than %.4g s", view->younger_ms / 1e3);
 	if (model->mark_ns)
 		fprintf(out, ", marked %.0f s ago, since then %s",
 			(double)(now_ns - model->mark_ns) / 1e9,

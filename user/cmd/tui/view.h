@@ -26,9 +26,10 @@ struct watch_view {
 	int opened;         /* the row of that key is shown with its tracebacks */
 	uint64_t open_key;
 	size_t open_top;
-	char message[256];    /* in the last line, until the next key */
-	uint64_t interval_ns; /* since the last refresh */
-	int ends_session;     /* quitting also ends the session */
+	char message[256];             /* in the last line, until the next key */
+	uint64_t interval_ns;          /* since the last refresh */
+	int ends_session;              /* quitting also ends the session */
+	uint32_t older_ms, younger_ms; /* as in struct watch_opts */
 };
 
 /* key: as ncurses' getch() returns it. rows: the first ones of all. */

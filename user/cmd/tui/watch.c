@@ -17,10 +17,12 @@
 #include "proc/container/state_file.h"
 #include "report/source.h"
 #include "session/ctl/ask.h"
+#include "snapshot/ages.h"
 #include "util/buffer.h"
 #include "util/clock.h"
 #include "util/error.h"
 #include "util/outfile.h"
+#include "util/sorted.h"
 
 #define PERIOD_NS     1000000000ull
 #define COST_OF       100u /* refreshes take at most 1/100 of a CPU, */
@@ -197,7 +199,9 @@ static int requests_step(struct watch *watch)
 	struct request request = {.kind = REQUEST_SUMS,
 				  .layer = watch->view.layer,
 				  .by = watch->model.by,
-				  .since = watch->model.since};
+				  .since = watch->model.since,
+				  .older_ms = watch->opts->older_ms,
+				  .younger_ms = watch->opts->younger_ms};
 
 	if (watch->asking)
 		return 0;
@@ -208,29 +212,6 @@ static int requests_step(struct watch *watch)
 	if (now >= watch->names_ns && watch_model_missing(&watch->model, now, &request))
 		return request_begin(watch, &request, watch->memory);
 	return 0;
-}
-
-/* Reads what the session has written to the memfd. 0, -errno. */
-static int data_read(struct watch *watch)
-{
-	struct stat st;
-	ssize_t got;
-
-	watch->data.size = 0;
-	if (fstat(watch->memory, &st))
-		return -errno;
-	if ((uint64_t)st.st_size > ANSWER_MAX)
-		return error_set(-EMSGSIZE, "the session's answer is longer than 2 GiB");
-	int err = buffer_reserve(&watch->data, (size_t)st.st_size);
-
-	while (!err && watch->data.size < (size_t)st.st_size) {
-		got = pread(watch->memory, watch->data.data + watch->data.size,
-			    (size_t)st.st_size - watch->data.size, (off_t)watch->data.size);
-		if (got <= 0)
-			return got ? -errno : 0;
-		watch->data.size += (size_t)got;
-	}
-	return err;
 }
 
 /* What the request has cost the session and, so far, the view. */
@@ -251,7 +232,7 @@ static int sums_done(struct watch *watch)
 {
 	if (watch->stale)
 		return 0;
-	int err = data_read(watch)
+	int err = ask_memory_read(watch->memory, ANSWER_MAX, &watch->data)
 			  ?: watch_model_sums(&watch->model, watch->data.data, watch->data.size);
 
 	if (err)
@@ -267,7 +248,7 @@ static int sums_done(struct watch *watch)
 
 static int stacks_done(struct watch *watch)
 {
-	int err = data_read(watch)
+	int err = ask_memory_read(watch->memory, ANSWER_MAX, &watch->data)
 			  ?: watch_model_stacks(&watch->model, watch->data.data, watch->data.size);
 	uint64_t now = clock_ns(CLOCK_MONOTONIC);
 	struct request next;
@@ -376,7 +357,7 @@ static int watch_follow(struct watch *watch)
 			return err;
 		polls[0].revents = polls[1].revents = polls[2].revents = polls[3].revents = 0;
 		if (poll(polls, 4, wait_ms(watch)) < 0 && errno != EINTR)
-			return -errno;
+			return error_errno();
 		if (polls[2].revents)
 			return WATCH_END_SESSION;
 		if (polls[3].revents || keys_step(watch) ||
@@ -408,9 +389,21 @@ static int signals_take(const struct watch_opts *opts)
 	return signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
 }
 
+void watch_ages_set(struct watch_opts *opts, const struct ages *ages)
+{
+	uint64_t older_ms = ages->least_ns / AGE_UNIT_NS, younger_ms = ages->most_ns / AGE_UNIT_NS;
+
+	opts->older_ms = (uint32_t)lesser(older_ms + (ages->least_ns && !older_ms), UINT32_MAX);
+	if (ages->most_ns != UINT64_MAX)
+		opts->younger_ms = (uint32_t)lesser(younger_ms + !younger_ms, UINT32_MAX);
+}
+
 int watch_run(const struct watch_opts *opts)
 {
-	struct watch watch = {.opts = opts, .view.ends_session = opts->ends_session};
+	struct watch watch = {.opts = opts,
+			      .view.ends_session = opts->ends_session,
+			      .view.older_ms = opts->older_ms,
+			      .view.younger_ms = opts->younger_ms};
 
 	if (!watch_screen_is_possible())
 		return error_set(-ENOTTY, "stdin and stdout are no terminal with a movable cursor");
@@ -419,7 +412,7 @@ int watch_run(const struct watch_opts *opts)
 	watch.memory = memfd_create("tracer-watch", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	watch.signals = signals_take(opts);
 	if (!err && (watch.memory < 0 || watch.signals < 0))
-		err = -errno;
+		err = error_errno();
 	err = err ?: watch_screen_begin();
 	if (!err) {
 		draw(&watch);

@@ -6,11 +6,14 @@
  */
 #pragma once
 
+#include <stdint.h>
+
 struct watch_opts {
 	int session;  /* the connection to the session, borrowed */
 	int end;      /* the view ends when this is closed at the other end; -1: none */
 	int messages; /* a file whose last line is shown when it is new; -1: none */
 	int ends_session;
+	uint32_t older_ms, younger_ms; /* only blocks of these ages; 0: of any */
 };
 
 enum watch_end {
@@ -18,6 +21,9 @@ enum watch_end {
 	WATCH_END_SESSION, /* the session has ended, or opts.end */
 };
 
+/* From limits of ages in ns, as far as a view can show them: to 49 days. */
+struct ages;
+void watch_ages_set(struct watch_opts *opts, const struct ages *ages);
 /*
  * Draws on the terminal until the user quits. enum watch_end; -ENOTTY: no terminal on which a
  * cursor can be placed; -errno (error_set). The terminal is as before.

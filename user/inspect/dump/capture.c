@@ -3,16 +3,19 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
 
 #include "inspect/dump/segments.h"
+#include "inspect/dump/tables.h"
 #include "proc/freeze.h"
 #include "proc/memory.h"
 #include "proc/threads.h"
 #include "util/array.h"
+#include "util/cleanup.h"
 #include "util/clock.h"
 #include "util/error.h"
 
@@ -21,14 +24,20 @@
  * copying. What changes is mostly the same all the time: all pages are read a second time and
  * compared, then those that differed are read a few times more. The last of these times is short,
  * and it is the moment that the copy is of. Where it is not short, since something else had the
- * processor, pages that had not differed may have changed meanwhile: it begins again.
+ * processor, pages that had not differed may have changed meanwhile: it begins again. Where it is
+ * not short, since very much changes, only the pages that still do are read some times more.
  */
 
-#define PAGE      4096u
-#define PIECE     (256u << 10) /* bytes read at once */
-#define ROUNDS    3u           /* of the pages that change */
-#define PASSES    3u           /* over all pages, where the tracer waited */
-#define WAITED_NS 50000000ull  /* so much of a pass, and more than half of it */
+#define PAGE         4096u
+#define PIECE        (256u << 10)   /* bytes read at once */
+#define ROUNDS       3u             /* of the pages that change */
+#define ROUND_NS     5000000ull     /* a round that takes longer is followed by NARROWS of those */
+#define NARROWS      3u             /* that still change */
+#define AHEAD        (PIECE / PAGE) /* pages behind changed ones that are looked at, too */
+#define AHEAD_MOST   4096u          /* of a round */
+#define STATUS_BYTES 8192u
+#define PASSES       3u          /* over all pages, where the tracer waited */
+#define WAITED_NS    50000000ull /* so much of a pass, and more than half of it */
 
 struct again {
 	struct capture *capture;
@@ -39,7 +48,7 @@ struct again {
 };
 
 /* Errors that mean that a page is not there any more: its copy stays as it is. */
-static int is_gone(int err)
+static bool is_gone(int err)
 {
 	return err == -EFAULT || err == -EIO;
 }
@@ -117,10 +126,39 @@ static uint64_t page_next(const struct again *again, uint64_t page, uint64_t end
 	return page < end ? page : end;
 }
 
-/* Reads the pages that have changed as fast as possible; those that are gone stay as they are. */
-static int changed_read(struct again *again)
+/*
+ * Reads pages again that follow each other, straight into the copy or, if only those are to be read
+ * another time that still change, through the piece.
+ */
+static int changed_piece(struct again *again, uint64_t address, uint64_t page, uint64_t end,
+			 bool narrow)
+{
+	uint8_t *copy = again->capture->memory + page * PAGE;
+	int err = 0;
+
+	if (!narrow) {
+		err = space_read(again->space, address, copy, (end - page) * PAGE);
+		return is_gone(err) ? 0 : err;
+	}
+	for (uint64_t at = page, to; at < end && !err; at = to) {
+		to = end - at > PIECE / PAGE ? at + PIECE / PAGE : end;
+		for (uint64_t i = at; i < to; i++)
+			again->changed[i / 64] &= ~(1ull << i % 64);
+		again->count -= to - at;
+		err = pages_compare(again, address + (at - page) * PAGE,
+				    again->capture->memory + at * PAGE, (to - at) * PAGE);
+	}
+	return err;
+}
+
+/*
+ * Reads the pages that have changed as fast as possible, and some that follow them; those that are
+ * gone stay as they are.
+ */
+static int changed_read(struct again *again, bool narrow)
 {
 	const struct image *image = &again->capture->image;
+	uint64_t ahead = AHEAD_MOST;
 	int err = 0;
 
 	for (size_t i = 0; i < image->count && !err; i++) {
@@ -131,11 +169,41 @@ static int changed_read(struct again *again)
 		for (uint64_t at = page_next(again, first, last, 1); at < last && !err;
 		     at = page_next(again, end, last, 1)) {
 			end = page_next(again, at, last, 0);
-			err = space_read(again->space, segment->start + (at - first) * PAGE,
-					 again->capture->memory + at * PAGE, (end - at) * PAGE);
-			err = is_gone(err) ? 0 : err;
+			err = changed_piece(again, segment->start + (at - first) * PAGE, at, end,
+					    narrow);
+			if (err || ahead < AHEAD)
+				continue;
+			/* Memory that is being taken follows what was taken last. */
+			uint64_t to =
+				page_next(again, end, end + AHEAD < last ? end + AHEAD : last, 1);
+			err = pages_compare(again, segment->start + (end - first) * PAGE,
+					    again->capture->memory + end * PAGE, (to - end) * PAGE);
+			ahead -= to - end;
+			end = to;
 		}
 	}
+	return err;
+}
+
+static int part_copy(void *context, const struct image_segment *part)
+{
+	return segment_compare(context, part);
+}
+
+/*
+ * Copies memory that was mapped since the copying began: a table that grew lies there, and without
+ * it all that it holds would seem to be held by nothing.
+ */
+static int new_copy(void *context)
+{
+	struct again *again = context;
+	struct process_maps maps;
+	int err = process_maps_read(space_pid(again->space), &maps);
+
+	if (err)
+		return err;
+	err = capture_extend(again->capture, &maps, part_copy, again);
+	process_maps_free(&maps);
 	return err;
 }
 
@@ -144,26 +212,34 @@ static int pass_run(struct again *again, uint64_t run_ns)
 {
 	const struct capture *capture = again->capture;
 	pid_t pid = space_pid(again->space);
+	uint64_t began_ns = clock_ns(CLOCK_MONOTONIC);
 	int err = 0;
 
 	for (size_t i = 0; i < capture->image.count && !err; i++)
 		err = segment_compare(again, &capture->segments[i]);
+	err = err ?: new_copy(again);
 	for (unsigned int i = 0; i < ROUNDS && !err && again->count; i++) {
 		uint64_t now_ns = threads_run_ns(pid);
 
 		if (now_ns && now_ns == run_ns)
 			break;
 		run_ns = now_ns;
-		err = changed_read(again);
+		began_ns = clock_ns(CLOCK_MONOTONIC);
+		err = changed_read(again, 0) ?: new_copy(again);
+	}
+	for (unsigned int i = 0;
+	     i < NARROWS && !err && clock_ns(CLOCK_MONOTONIC) - began_ns > ROUND_NS; i++) {
+		began_ns = clock_ns(CLOCK_MONOTONIC);
+		err = changed_read(again, 1) ?: new_copy(again);
 	}
 	return err;
 }
 
-static int passes_run(struct again *again, uint64_t run_ns)
+static int passes_run(struct again *again, uint64_t run_ns, unsigned int most)
 {
 	int err = 0, waited = 1;
 
-	for (unsigned int i = 0; i < PASSES && !err && waited; i++) {
+	for (unsigned int i = 0; i < most && !err && waited; i++) {
 		uint64_t began_ns = clock_ns(CLOCK_MONOTONIC), all_ns, waited_ns;
 		uint64_t cpu_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID);
 
@@ -178,9 +254,10 @@ static int passes_run(struct again *again, uint64_t run_ns)
 
 /*
  * Copies again what has changed since the process had run for run_ns (threads_run_ns()), if it has
- * run since. 0; -ESRCH; -EPERM; -ENOMEM.
+ * run since, in at most so many passes. 0; -ESRCH; -EPERM; -ENOMEM.
  */
-static int capture_again(struct capture *capture, struct space *space, uint64_t run_ns)
+static int capture_again(struct capture *capture, struct space *space, uint64_t run_ns,
+			 unsigned int passes)
 {
 	struct again again = {.capture = capture, .space = space};
 	uint64_t now_ns = threads_run_ns(space_pid(space));
@@ -190,8 +267,12 @@ static int capture_again(struct capture *capture, struct space *space, uint64_t 
 	capture->image.ran = 1;
 	capture->image.segments = capture->segments;
 	again.piece = malloc(PIECE);
-	again.changed = calloc(capture->memory_bytes / PAGE / 64 + 1, sizeof(uint64_t));
-	int err = again.piece && again.changed ? passes_run(&again, now_ns) : -ENOMEM;
+	again.changed = calloc(capture->memory_mapped / PAGE / 64 + 1, sizeof(uint64_t));
+	int err = again.piece && again.changed ? passes_run(&again, now_ns, passes) : -ENOMEM;
+	unsigned int lost = 0;
+	int mended = err ? 0 : tables_mend(capture, space, new_copy, &again, &lost);
+	capture->torn = lost > 0;
+	err = mended < 0 ? mended : err;
 	capture->image.bytes_changed = again.count * PAGE;
 	free(again.piece);
 	free(again.changed);
@@ -233,7 +314,7 @@ static uint32_t piece_length(const struct image_segment *segment, uint64_t from,
 }
 
 /* Whether a huge page takes at most an eighth more: an arena of pymalloc has holes at its ends. */
-static int is_dense(const uint8_t *exists, uint32_t pages)
+static bool is_dense(const uint8_t *exists, uint32_t pages)
 {
 	uint32_t count = 0;
 
@@ -274,21 +355,19 @@ static int piece_read(struct capture *capture, struct space *space,
 
 static int segments_copy(struct capture *capture, struct space *space)
 {
-	uint8_t *to = capture->memory;
 	int err = 0;
 
 	for (size_t i = 0; i < capture->image.count && !err; i++) {
 		struct image_segment *segment = &capture->segments[i];
 		uint64_t bytes = segment->end - segment->start;
+		uint8_t *to = (uint8_t *)segment->bytes;
 
-		segment->bytes = to;
 		for (uint64_t done = 0; done < bytes && !err;) {
 			uint32_t pages = piece_length(segment, done, to + done);
 
 			err = piece_read(capture, space, segment, done, pages, to + done);
 			done += (uint64_t)pages * PAGE;
 		}
-		to += bytes;
 	}
 	return err;
 }
@@ -330,20 +409,33 @@ static int memory_map(struct capture *capture, struct space *space, uint64_t mos
 	return capture_reserve(capture);
 }
 
-int capture_reserve(struct capture *capture)
-{
-	void *memory = mmap(NULL, capture->memory_bytes + PAGE, PROT_READ | PROT_WRITE,
-			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-
-	if (memory == MAP_FAILED)
-		return -ENOMEM;
-	capture->memory = memory;
-	return 0;
-}
-
 static int process_read(void *context, uint64_t address, void *out, size_t bytes)
 {
 	return runtime_read(context, address, out, bytes);
+}
+
+/* The value of a line of /proc/PID/status in hexadecimal; 0: there is none. */
+static uint64_t status_bits(const char *text, const char *name)
+{
+	const char *at = strstr(text, name);
+
+	return at ? strtoull(at + strlen(name), NULL, 16) : 0;
+}
+
+/*
+ * Is it being killed, or has it no memory any more? Then pages and maps were not there that the
+ * copy was to have, and no error has told so: the kernel takes them before it ends the process.
+ */
+static bool is_ending(pid_t pid)
+{
+	_cleanup_(buffer_free) struct buffer text = {0};
+	const uint64_t killed = 1ull << (SIGKILL - 1);
+
+	if (process_file_read(pid, "status", STATUS_BYTES, &text) || buffer_append(&text, "", 1))
+		return 1;
+	const char *status = (const char *)text.data;
+	return !strstr(status, "\nVmRSS:") || (status_bits(status, "\nSigPnd:") & killed) ||
+	       (status_bits(status, "\nShdPnd:") & killed);
 }
 
 static int memory_copy(struct capture *capture, const struct python_runtime *runtime,
@@ -363,7 +455,10 @@ static int memory_copy(struct capture *capture, const struct python_runtime *run
 	      ?: heap_heads(runtime, capture->heads, &capture->image.head_count)
 	      ?: segments_copy(capture, runtime->space);
 	if (!err && !opts->freeze)
-		err = capture_again(capture, runtime->space, run_ns);
+		err = capture_again(capture, runtime->space, run_ns, opts->hurried ? 1 : PASSES);
+	capture->torn |= !opts->freeze && (err == -ESRCH || (!err && is_ending(runtime->pid)));
+	/* All of it was read once: that is better than nothing. */
+	err = err == -ESRCH && opts->hurried && capture->image.ran ? 0 : err;
 	capture->image.frozen_ns = freeze_end(freeze);
 	process_maps_free(&maps);
 	return err;
@@ -390,7 +485,7 @@ int capture_take(struct capture *out, const struct python_runtime *runtime,
 void capture_free(struct capture *capture)
 {
 	if (capture->memory)
-		munmap(capture->memory, capture->memory_bytes + PAGE);
+		munmap(capture->memory, capture->memory_mapped);
 	free(capture->segments);
 	free(capture->heads);
 	memset(capture, 0, sizeof(*capture));

@@ -8,6 +8,8 @@
  */
 #pragma once
 
+#include <stdbool.h>
+
 #include "inspect/graph/image.h"
 #include "proc/process.h"
 #include "runtime/cpython/runtime.h"
@@ -17,14 +19,18 @@ struct capture {
 	/* owned by the capture */
 	struct image_segment *segments;
 	struct heap_head *heads;
-	uint8_t *memory; /* mapped; the segments' bytes are in it */
-	uint64_t memory_bytes;
-	uint64_t elapsed_ns; /* of the copying */
-	uint64_t copied_ns;  /* as the image's time_ns, of CLOCK_MONOTONIC; 0: of a file */
+	uint8_t *memory;        /* mapped; the segments' bytes are in it */
+	uint64_t memory_bytes;  /* of all segments */
+	uint64_t memory_end;    /* of what they take of `memory`, with room behind them */
+	uint64_t memory_mapped; /* of `memory` */
+	uint64_t elapsed_ns;    /* of the copying */
+	uint64_t copied_ns;     /* as the image's time_ns, of CLOCK_MONOTONIC; 0: of a file */
+	bool torn; /* parts do not fit together: it ended meanwhile, or moved tables all the time */
 };
 
 struct capture_opts {
 	int freeze;          /* stop the process for the copying */
+	int hurried;         /* one pass, or none if it ends meanwhile */
 	uint64_t most_bytes; /* refuse to copy more; 0: no limit */
 };
 

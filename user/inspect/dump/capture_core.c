@@ -74,7 +74,7 @@ static int size_check(const struct capture *capture, const struct core_file *cor
 	return 0;
 }
 
-static int page_is_zero(const uint8_t *page)
+static bool page_is_zero(const uint8_t *page)
 {
 	static const uint8_t zero[PAGE];
 
@@ -101,7 +101,7 @@ static void piece_read(struct capture *capture, struct core_file *core, uint64_t
 
 static int segments_read(struct capture *capture, struct core_file *core)
 {
-	uint8_t *piece = malloc(PIECE), *to = capture->memory;
+	uint8_t *piece = malloc(PIECE);
 
 	if (!piece)
 		return -ENOMEM;
@@ -109,11 +109,11 @@ static int segments_read(struct capture *capture, struct core_file *core)
 		struct image_segment *segment = &capture->segments[i];
 		uint64_t bytes = segment->end - segment->start;
 
-		segment->bytes = to;
+		uint8_t *to = (uint8_t *)segment->bytes;
+
 		for (uint64_t done = 0; done < bytes; done += PIECE)
 			piece_read(capture, core, segment->start + done, to + done,
 				   bytes - done < PIECE ? bytes - done : PIECE, piece);
-		to += bytes;
 	}
 	free(piece);
 	return 0;

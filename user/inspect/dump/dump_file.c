@@ -11,8 +11,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "util/archive.h"
 #include "util/error.h"
-#include "util/infile.h"
 
 #define MAGIC     "trcrheap"
 #define FORMAT    6u
@@ -39,7 +39,7 @@ struct stored_segment {
 	char file[IMAGE_NAME];
 };
 
-static int page_is_zero(const uint8_t *page)
+static bool page_is_zero(const uint8_t *page)
 {
 	uint64_t any = 0;
 
@@ -48,12 +48,14 @@ static int page_is_zero(const uint8_t *page)
 	return !any;
 }
 
-static uint64_t pages_count(const struct capture *capture)
+static uint64_t pages_count(const struct image *image)
 {
 	uint64_t pages = 0;
 
-	for (uint64_t at = 0; at < capture->memory_bytes; at += PAGE)
-		pages += !page_is_zero(capture->memory + at);
+	for (size_t i = 0; i < image->count; i++)
+		for (uint64_t at = 0; at < image->segments[i].end - image->segments[i].start;
+		     at += PAGE)
+			pages += !page_is_zero(image->segments[i].bytes + at);
 	return pages;
 }
 
@@ -72,6 +74,19 @@ static int segments_write(struct outfile *file, const struct image *image)
 	return err;
 }
 
+/* *page: the number of its first page; then of the next segment's. */
+static int segment_write(struct outfile *file, const struct image_segment *segment, uint64_t *page)
+{
+	uint64_t bytes = segment->end - segment->start;
+	int err = 0;
+
+	for (uint64_t at = 0; at < bytes && !err; at += PAGE, ++*page)
+		if (!page_is_zero(segment->bytes + at))
+			err = outfile_write(file, page, sizeof(*page))
+				      ?: outfile_write(file, segment->bytes + at, PAGE);
+	return err;
+}
+
 int dump_write(struct outfile *file, const struct capture *capture)
 {
 	const struct image *image = &capture->image;
@@ -80,7 +95,7 @@ int dump_write(struct outfile *file, const struct capture *capture)
 					  .head_count = image->head_count,
 					  .segment_count = (uint32_t)image->count,
 					  .memory_bytes = capture->memory_bytes,
-					  .pages = pages_count(capture),
+					  .pages = pages_count(image),
 					  .version_hex = image->version_hex,
 					  .pid = image->pid,
 					  .type_type = image->type_type,
@@ -95,6 +110,7 @@ int dump_write(struct outfile *file, const struct capture *capture)
 					  .ran = image->ran,
 					  .bytes_changed = image->bytes_changed,
 					  .offsets = image->offsets};
+	uint64_t page = 0;
 
 	memcpy(header.magic, MAGIC, sizeof(header.magic));
 	memcpy(header.name, image->name, sizeof(header.name));
@@ -102,13 +118,8 @@ int dump_write(struct outfile *file, const struct capture *capture)
 	int err = outfile_write(file, &header, sizeof(header))
 		  ?: outfile_write(file, image->heads, image->head_count * sizeof(*image->heads))
 		  ?: segments_write(file, image);
-	for (uint64_t page = 0; page < capture->memory_bytes / PAGE && !err; page++) {
-		const uint8_t *bytes = capture->memory + page * PAGE;
-
-		if (page_is_zero(bytes))
-			continue;
-		err = outfile_write(file, &page, sizeof(page)) ?: outfile_write(file, bytes, PAGE);
-	}
+	for (size_t i = 0; i < image->count && !err; i++)
+		err = segment_write(file, &image->segments[i], &page);
 	return err;
 }
 
@@ -232,7 +243,8 @@ static int capture_fill(struct capture *capture, struct infile *file, uint64_t m
 	capture->memory_bytes = header.memory_bytes;
 	capture->heads = calloc(header.head_count + 1, sizeof(*capture->heads));
 	capture->segments = calloc(header.segment_count + 1, sizeof(*capture->segments));
-	capture->memory = mmap(NULL, header.memory_bytes + PAGE, PROT_READ | PROT_WRITE,
+	capture->memory_mapped = header.memory_bytes + PAGE;
+	capture->memory = mmap(NULL, capture->memory_mapped, PROT_READ | PROT_WRITE,
 			       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (capture->memory == MAP_FAILED)
 		capture->memory = NULL;
@@ -252,7 +264,7 @@ int dump_read(struct capture *out, const char *path, uint64_t most_bytes)
 	struct infile file;
 
 	error_clear();
-	int err = infile_open(&file, path);
+	int err = archive_infile(&file, path, DUMP_MEMBER);
 	if (err)
 		return err;
 	err = capture_fill(&capture, &file, most_bytes);

@@ -6,11 +6,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "util/clock.h"
 
 #define PAGE        4096u
-#define MAX_HEADERS 64u /* program headers of a file */
+#define ROOM_LEAST  (1ull << 20)   /* address space behind a segment that is smaller */
+#define ROOM_MOST   (256ull << 20) /* behind others, and behind all of them */
+#define MAX_HEADERS 64u            /* program headers of a file */
 #define MAX_CONSTS                                                                                 \
 	(64u << 20) /* constants of one mapping; a larger one holds data of other kinds */
 
@@ -21,7 +24,7 @@ static int same_file(const struct process_map *a, const struct process_map *b)
 }
 
 /* Whether the file of a map has variables, too: those of a file lie near each other. */
-static int has_variables(const struct process_maps *maps, size_t i)
+static bool has_variables(const struct process_maps *maps, size_t i)
 {
 	for (size_t j = i + 1; j < maps->count && j < i + 8; j++)
 		if (same_file(&maps->entries[i], &maps->entries[j]) && maps->entries[j].writable)
@@ -30,7 +33,7 @@ static int has_variables(const struct process_maps *maps, size_t i)
 }
 
 /* .bss follows the file's last mapping. */
-static int is_bss(const struct process_maps *maps, size_t i)
+static bool is_bss(const struct process_maps *maps, size_t i)
 {
 	const struct process_map *before = i ? &maps->entries[i - 1] : NULL;
 
@@ -132,6 +135,143 @@ int capture_segments(struct capture *capture, const struct process_maps *maps,
 		segment_add(capture, split, map->end, kind, map->path);
 	}
 	return 0;
+}
+
+/* Bytes of address space behind a segment, for what is mapped there while it is copied. */
+static uint64_t segment_room(const struct capture *capture, size_t i)
+{
+	const struct image_segment *segment = &capture->segments[i];
+	uint64_t room = segment->end - segment->start;
+	uint64_t gap = i + 1 < capture->image.count ? segment[1].start - segment->end : ROOM_MOST;
+
+	if (segment->kind != IMAGE_HEAP)
+		return 0;
+	room = room < ROOM_LEAST ? ROOM_LEAST : ROOM_MOST;
+	return room < gap ? room : gap;
+}
+
+int capture_reserve(struct capture *capture)
+{
+	uint64_t bytes = 0;
+
+	for (size_t i = 0; i < capture->image.count; i++)
+		bytes += capture->segments[i].end - capture->segments[i].start +
+			 segment_room(capture, i);
+	capture->memory_end = bytes;
+	bytes += ROOM_MOST;
+	void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (memory == MAP_FAILED)
+		return -ENOMEM;
+	capture->memory = memory;
+	capture->memory_mapped = bytes;
+	bytes = 0;
+	for (size_t i = 0; i < capture->image.count; i++) {
+		capture->segments[i].bytes = capture->memory + bytes;
+		bytes += capture->segments[i].end - capture->segments[i].start +
+			 segment_room(capture, i);
+	}
+	return 0;
+}
+
+/* Inserts a segment of new anonymous memory where its address belongs. 0, -ENOMEM. */
+static int segment_insert(struct capture *capture, const struct image_segment *part)
+{
+	struct image *image = &capture->image;
+	size_t at = image->count;
+	struct image_segment *segments =
+		reallocarray(capture->segments, image->count + 1, sizeof(*segments));
+
+	if (!segments)
+		return -ENOMEM;
+	while (at && segments[at - 1].start > part->start)
+		at--;
+	memmove(&segments[at + 1], &segments[at], (image->count - at) * sizeof(*segments));
+	segments[at] = *part;
+	capture->segments = image->segments = segments;
+	image->count++;
+	return 0;
+}
+
+/* Where the bytes of a segment may go on: the next one's, or the end of the memory. */
+static const uint8_t *room_end(const struct capture *capture, const struct image_segment *segment)
+{
+	const uint8_t *end = capture->memory + capture->memory_end;
+
+	for (size_t i = 0; i < capture->image.count; i++)
+		if (capture->segments[i].bytes > segment->bytes && capture->segments[i].bytes < end)
+			end = capture->segments[i].bytes;
+	return end;
+}
+
+/*
+ * Gives a part its place, behind the segment that it follows or at the end of the memory. 1; 0: it
+ * has no room; -ENOMEM.
+ */
+static int part_place(struct capture *capture, struct image_segment *part)
+{
+	uint64_t bytes = part->end - part->start;
+
+	for (size_t i = 0; i < capture->image.count; i++) {
+		struct image_segment *before = &capture->segments[i];
+
+		if (before->end != part->start || before->kind != IMAGE_HEAP)
+			continue;
+		part->bytes = before->bytes + (before->end - before->start);
+		if (bytes > (uint64_t)(room_end(capture, before) - part->bytes))
+			break;
+		before->end = part->end;
+		capture->memory_bytes += bytes;
+		return 1;
+	}
+	if (capture->image.count == IMAGE_SEGMENTS ||
+	    capture->memory_end + bytes + PAGE > capture->memory_mapped)
+		return 0;
+	part->bytes = capture->memory + capture->memory_end;
+	int err = segment_insert(capture, part);
+	if (err)
+		return err;
+	capture->memory_end += bytes;
+	capture->memory_bytes += bytes;
+	return 1;
+}
+
+/* The first part of [part->start, end) that no segment has; 0: there is none. */
+static bool part_find(const struct capture *capture, struct image_segment *part, uint64_t end)
+{
+	part->end = end;
+	for (size_t i = 0; i < capture->image.count && part->start < end; i++) {
+		const struct image_segment *segment = &capture->segments[i];
+
+		if (segment->end <= part->start)
+			continue;
+		if (segment->start > part->start) {
+			part->end = segment->start < end ? segment->start : end;
+			return 1;
+		}
+		part->start = segment->end;
+	}
+	return part->start < end;
+}
+
+int capture_extend(struct capture *capture, const struct process_maps *maps,
+		   int (*added)(void *context, const struct image_segment *part), void *context)
+{
+	int err = 0;
+
+	for (size_t i = 0; i < maps->count && err >= 0; i++) {
+		const struct process_map *map = &maps->entries[i];
+		struct image_segment part = {.start = map->start, .kind = IMAGE_HEAP};
+		enum image_kind kind;
+
+		if (!map_wanted(maps, i, &kind) || kind != IMAGE_HEAP)
+			continue;
+		for (; err >= 0 && part_find(capture, &part, map->end); part.start = part.end) {
+			err = part_place(capture, &part);
+			err = err > 0 ? added(context, &part) : err;
+		}
+	}
+	return err < 0 ? err : 0;
 }
 
 int capture_describe(struct image *image, const struct python_runtime *runtime)

@@ -16,8 +16,18 @@ int capture_segments(struct capture *capture, const struct process_maps *maps,
  * of runtime_read().
  */
 int capture_describe(struct image *image, const struct python_runtime *runtime);
-/* Maps memory for the segments. 0, -ENOMEM. */
+/*
+ * Maps memory for the segments, and for what is added later, and gives them their bytes. 0,
+ * -ENOMEM.
+ */
 int capture_reserve(struct capture *capture);
+/*
+ * Adds anonymous memory that was mapped since, if there is room for it: to the segment before it or
+ * as a segment of its own. Its bytes are zero. added() is called for each part. 0, -ENOMEM, or the
+ * first error of added().
+ */
+int capture_extend(struct capture *capture, const struct process_maps *maps,
+		   int (*added)(void *context, const struct image_segment *part), void *context);
 /*
  * Ends what began at CLOCK_MONOTONIC's began_ns: moves the capture to *out; frees it if err is set.
  * Returns err.

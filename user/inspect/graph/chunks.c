@@ -62,7 +62,7 @@ static uint64_t chunks_follow(const struct image_segment *segment, uint64_t chun
 }
 
 /* Whether a heap's chunks begin at that offset. */
-static int is_heap(const struct image_segment *segment, uint64_t from)
+static bool is_heap(const struct image_segment *segment, uint64_t from)
 {
 	uint64_t until, count = chunks_follow(segment, from, HEAP_LEAST, NULL, &until);
 
@@ -124,7 +124,7 @@ static uint64_t mapped_bytes(const struct image_segment *segment, uint64_t chunk
  * Whether chunks follow from an offset on. A word in the middle of a block may look like a header;
  * that those to which it and its successors lead do so, too, is unlikely.
  */
-static int is_followed(const struct image_segment *segment, uint64_t chunk)
+static bool is_followed(const struct image_segment *segment, uint64_t chunk)
 {
 	uint64_t until, count = chunks_follow(segment, chunk, FOLLOWING, NULL, &until);
 

@@ -29,7 +29,7 @@ const char *graph_root_name(enum graph_root root)
 	return root < ROOT_COUNT ? roots[root] : "";
 }
 
-static int is_static(const struct graph *graph, uint64_t address)
+static bool is_static(const struct graph *graph, uint64_t address)
 {
 	const struct image_segment *segment = image_segment(graph->image, address);
 
@@ -125,8 +125,8 @@ uint64_t graph_word_address(const struct graph *graph, uint32_t source, enum ref
 }
 
 /* Whether it was found word by word, and nothing says that a reference is there. */
-static int is_unnamed(const struct graph *graph, uint32_t source, enum reference_kind kind,
-		      uint64_t slot)
+static bool is_unnamed(const struct graph *graph, uint32_t source, enum reference_kind kind,
+		       uint64_t slot)
 {
 	const struct type *type = graph_type(graph, source);
 	struct object_field field;
@@ -147,8 +147,8 @@ static int is_unnamed(const struct graph *graph, uint32_t source, enum reference
 		!types_member(&graph->types, type, slot, member));
 }
 
-int graph_is_guess(const struct graph *graph, uint32_t source, uint64_t target,
-		   enum reference_kind kind, uint64_t slot)
+bool graph_is_guess(const struct graph *graph, uint32_t source, uint64_t target,
+		    enum reference_kind kind, uint64_t slot)
 {
 	uint32_t object = graph_find(graph, target);
 
@@ -462,7 +462,7 @@ static void leave_from(struct unreached *unreached, uint32_t object)
  * Whether the collector leaves a part of the cycle alone, which then holds the rest. All that
  * refers to the object, directly or through others, is on its cycle.
  */
-static int is_frozen(struct unreached *unreached, uint32_t object)
+static bool is_frozen(struct unreached *unreached, uint32_t object)
 {
 	const struct graph *graph = unreached->graph;
 	int frozen = graph->kept[object] == KEPT_FROZEN;

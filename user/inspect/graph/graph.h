@@ -11,6 +11,8 @@
  */
 #pragma once
 
+#include <stdbool.h>
+
 #include "inspect/graph/collector.h"
 #include "inspect/graph/references.h"
 
@@ -111,12 +113,12 @@ void graph_free(struct graph *graph);
 uint32_t graph_find(const struct graph *graph, uint64_t address);
 const struct type *graph_type(const struct graph *graph, uint32_t object);
 /* Whether it is the dictionary sys.modules of an interpreter. */
-static inline int graph_is_modules(const struct graph *graph, uint32_t object)
+static inline bool graph_is_modules(const struct graph *graph, uint32_t object)
 {
 	return graph->root[object] == ROOT_MODULES || graph->root[object] == ROOT_SUBMODULES;
 }
 /* Whether it is a list gc.garbage. */
-int graph_is_kept_list(const struct graph *graph, uint32_t object);
+bool graph_is_kept_list(const struct graph *graph, uint32_t object);
 /* The interpreter whose sys.modules the object is; NULL: none's. */
 const struct graph_interpreter *graph_interpreter(const struct graph *graph, uint32_t object);
 /* ob_refcnt without flags; UINT64_MAX: the object is immortal. */
@@ -157,8 +159,8 @@ void graph_words_sort(struct graph *graph);
  * Whether a reference is a guess: it was found word by word, nothing names the word, and the
  * target's reference count does not confirm it, since it says otherwise than what was found.
  */
-int graph_is_guess(const struct graph *graph, uint32_t source, uint64_t target,
-		   enum reference_kind kind, uint64_t slot);
+bool graph_is_guess(const struct graph *graph, uint32_t source, uint64_t target,
+		    enum reference_kind kind, uint64_t slot);
 /*
  * Of an object to which more references were found than its reference count says, those that were
  * found word by word are dropped until the count is right: words of buffers first, then those that

@@ -197,7 +197,7 @@ uint32_t image_blocks_object_number(const struct image_blocks_pool *pool, uint64
 	return pool->first + pool->before[step / 64] + (uint32_t)__builtin_popcountll(word);
 }
 
-int image_blocks_is_table(const struct image_blocks *blocks, uint64_t address)
+bool image_blocks_is_table(const struct image_blocks *blocks, uint64_t address)
 {
 	const struct image_blocks_pool *pool = image_blocks_pool(blocks, address);
 

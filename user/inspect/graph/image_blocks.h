@@ -5,6 +5,8 @@
  */
 #pragma once
 
+#include <stdbool.h>
+
 #include "inspect/graph/chunks.h"
 #include "util/id_map.h"
 
@@ -88,4 +90,4 @@ int image_blocks_object(const struct image_blocks_pool *pool, uint64_t address, 
 void image_blocks_number(struct image_blocks *blocks, const uint64_t *addresses, size_t count);
 /* The number of the object that begins at address in the pool; UINT32_MAX: none. */
 uint32_t image_blocks_object_number(const struct image_blocks_pool *pool, uint64_t address);
-int image_blocks_is_table(const struct image_blocks *blocks, uint64_t address);
+bool image_blocks_is_table(const struct image_blocks *blocks, uint64_t address);

@@ -20,7 +20,7 @@
  * Whether what would be a count is an address: a heap may be below 4 GiB, and a module's state may
  * be {an object, a type}. No count is so large that its references have no room in the memory.
  */
-static int is_pointer(const struct image *image, uint64_t count)
+static bool is_pointer(const struct image *image, uint64_t count)
 {
 	return count >= LEAST_POINTER && !(count & 7) && count > image->resident_bytes / 8 &&
 	       image->offsets.build != BUILD_FREE_THREADED && image_segment(image, count);
@@ -148,7 +148,7 @@ static void root_follow(void *context, uint64_t target, const struct graph_root_
 }
 
 /* Before the graph is sorted. */
-static int found_is_object(void *context, uint64_t address)
+static bool found_is_object(void *context, uint64_t address)
 {
 	struct graph *graph = context;
 	const struct image_blocks_pool *pool = image_blocks_pool(&graph->blocks, address);
@@ -160,7 +160,7 @@ static int found_is_object(void *context, uint64_t address)
 	return id_map_find(&graph->found, address) != ID_MAP_NONE;
 }
 
-static int sorted_is_object(void *context, uint64_t address)
+static bool sorted_is_object(void *context, uint64_t address)
 {
 	return graph_find(context, address) != GRAPH_NONE;
 }
@@ -193,7 +193,8 @@ static int collectors_follow(struct discovery *discovery)
 {
 	const struct image *image = discovery->graph->image;
 	struct collectors collectors;
-	int err = collectors_read(&collectors, image);
+	const struct collector_source source = collector_source_of(image);
+	int err = collectors_read(&collectors, &source);
 
 	for (size_t i = 0; i < collectors.count && !err; i++)
 		collector_each_list(&collectors.entries[i], image, list_follow, discovery);

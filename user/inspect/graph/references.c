@@ -423,7 +423,7 @@ static void buffer_note(struct walk *walk, struct references_pending *pending, u
 }
 
 /* The list of an lru_cache ends at the cache itself. */
-static int is_lru_cache(const struct walk *walk, uint64_t address)
+static bool is_lru_cache(const struct walk *walk, uint64_t address)
 {
 	const struct image *image = walk->references->image;
 	uint32_t type = types_find(walk->references->types,
@@ -433,7 +433,7 @@ static int is_lru_cache(const struct walk *walk, uint64_t address)
 	       walk->references->types->entries[type].layout == LAYOUT_LRU_CACHE;
 }
 
-static int is_borrowed(const struct walk *walk, uint64_t offset, uint64_t word)
+static bool is_borrowed(const struct walk *walk, uint64_t offset, uint64_t word)
 {
 	if (walk->type->weaklist_at && offset == walk->type->weaklist_at)
 		return 1;

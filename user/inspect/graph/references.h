@@ -48,7 +48,7 @@ struct references {
 	struct image_blocks *blocks;
 	struct types *types;
 	/* whether an object begins at address */
-	int (*is_object)(void *context, uint64_t address);
+	bool (*is_object)(void *context, uint64_t address);
 	void *context;
 	uint64_t work;  /* steps left */
 	uint64_t walks; /* number of the current walk */

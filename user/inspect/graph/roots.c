@@ -103,7 +103,7 @@ int32_t graph_thread_counts(const struct graph *graph, uint64_t address)
 #define GC_FROZEN        8u /* _PyGC_BITS_FROZEN, without the GIL */
 
 /* Whether it is a dictionary with modules at the keys sys and builtins. */
-static int is_modules(const struct graph *graph, uint64_t address)
+static bool is_modules(const struct graph *graph, uint64_t address)
 {
 	const struct image *image = graph->image;
 	uint32_t object = graph_find(graph, address);
@@ -151,7 +151,7 @@ const struct graph_interpreter *graph_interpreter(const struct graph *graph, uin
 	return NULL;
 }
 
-int graph_is_kept_list(const struct graph *graph, uint32_t object)
+bool graph_is_kept_list(const struct graph *graph, uint32_t object)
 {
 	for (size_t i = 0; i < graph->collectors.count; i++)
 		if (graph->collectors.entries[i].kept == graph->addresses[object])
@@ -213,7 +213,8 @@ static void frozen_bits(struct graph *graph)
 
 int graph_interpreters_read(struct graph *graph)
 {
-	int err = interpreters_list(graph) ?: collectors_read(&graph->collectors, graph->image);
+	const struct collector_source source = collector_source_of(graph->image);
+	int err = interpreters_list(graph) ?: collectors_read(&graph->collectors, &source);
 
 	graph->kept = array_new(graph->count + 1, 1);
 	if (err || !graph->kept)
@@ -392,7 +393,7 @@ static uint64_t static_bytes(const struct graph *graph, uint32_t object)
 }
 
 /* Words of objects that are variables of a file are theirs. */
-static int is_in_object(const struct graph *graph, uint64_t address)
+static bool is_in_object(const struct graph *graph, uint64_t address)
 {
 	size_t above = keys_above(graph->addresses, graph->count, address);
 

@@ -286,7 +286,7 @@ static uint64_t field(const struct types *types, uint64_t address, uint32_t offs
 }
 
 /* Each version of Cython from 3.0 on has a module of its own for the type of its functions. */
-static int is_cython(const char *name)
+static bool is_cython(const char *name)
 {
 	const char *last = strrchr(name, '.');
 
@@ -334,7 +334,7 @@ static void layout_find(const struct types *types, struct type *type)
 	}
 }
 
-static int is_type(const struct types *types, uint64_t address)
+static bool is_type(const struct types *types, uint64_t address)
 {
 	const struct python_offsets *offsets = &types->image->offsets;
 	uint64_t metatype = field(types, address, offsets->abi.object_type);

@@ -20,7 +20,7 @@ static uint64_t word_behind(const struct graph *graph, uint32_t object, uint32_t
 					       refcount_header(&graph->image->offsets) + offset);
 }
 
-static int is_bound(uint64_t most)
+static bool is_bound(uint64_t most)
 {
 	return most && most < BOUND_MAX;
 }
@@ -34,7 +34,7 @@ struct bounds_owner {
 	int err;
 };
 
-static int is_bound_name(const char *name)
+static bool is_bound_name(const char *name)
 {
 	static const char *const names[] = {"maxsize",     "max_size", "maxlen",   "capacity",
 					    "max_entries", "limit",    "max_items"};

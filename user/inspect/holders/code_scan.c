@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "inspect/holders/code_scan.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 static const struct scan_value nothing = {0};
@@ -31,7 +32,7 @@ static void poke(struct scan *scan, size_t depth, struct scan_value value)
 		scan->stack[scan->depth - depth] = value;
 }
 
-static int is_container(struct scan_value value)
+static bool is_container(struct scan_value value)
 {
 	return value.kind >= SCAN_OBJECT && value.kind <= SCAN_ATTRIBUTE && !value.is_computed &&
 	       !value.gives_item;

@@ -106,7 +106,7 @@ static void slots_note(struct fill_nodes *nodes, uint32_t held, uint32_t object)
 
 /* --- nodes ----------------------------------------------------------------------------------- */
 
-static int is_instance(const struct graph *graph, uint32_t object)
+static bool is_instance(const struct graph *graph, uint32_t object)
 {
 	enum types_layout layout = graph_type(graph, object)->layout;
 
@@ -184,14 +184,14 @@ static void edges_note(struct fill_nodes *nodes, uint32_t object)
 }
 
 /* A type of the language's, or a class that derives from one. */
-static int is_container(const struct type *type)
+static bool is_container(const struct type *type)
 {
 	return type->layout == LAYOUT_DICT || type->layout == LAYOUT_LIST ||
 	       type->layout == LAYOUT_SET || type->layout == LAYOUT_DEQUE ||
 	       !strcmp(type->name, "array.array") || !strcmp(type->name, "bytearray");
 }
 
-static int is_list(const char *type)
+static bool is_list(const char *type)
 {
 	return !strcmp(type, "list") || !strcmp(type, "collections.deque");
 }

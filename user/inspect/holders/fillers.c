@@ -67,7 +67,7 @@ struct finder {
 	const struct paths *paths;
 	struct graph *graph;
 	const struct python_offsets *offsets;
-	const struct opcodes *opcodes;
+	struct opcodes opcodes;
 	struct fill_nodes nodes;
 	struct strings *words; /* words[] first, with ids from 1 on, then the names of nodes */
 	struct strings *names; /* of the result */
@@ -239,7 +239,7 @@ static const char *unit_qualname(struct finder *finder)
 }
 
 /* Whether its first argument is an object of the class that it is defined in. */
-static int unit_is_method(struct finder *finder)
+static bool unit_is_method(struct finder *finder)
 {
 	static const char inner[] = "<locals>";
 	const char *name = unit_qualname(finder) + finder->unit->module_bytes;
@@ -251,7 +251,7 @@ static int unit_is_method(struct finder *finder)
 		memcmp(dot - (sizeof(inner) - 1), inner, sizeof(inner) - 1) != 0);
 }
 
-static int unit_is_init(struct finder *finder)
+static bool unit_is_init(struct finder *finder)
 {
 	const char *dot = strrchr(unit_qualname(finder), '.');
 
@@ -259,7 +259,7 @@ static int unit_is_init(struct finder *finder)
 }
 
 /* Whether the code is in the class's body or in that of one of its bases. */
-static int unit_is_in_class(struct finder *finder, uint32_t type)
+static bool unit_is_in_class(struct finder *finder, uint32_t type)
 {
 	struct types *types = &finder->graph->types;
 	const char *qualname = unit_qualname(finder);
@@ -283,7 +283,7 @@ static int unit_is_in_class(struct finder *finder, uint32_t type)
 	return 0;
 }
 
-static int unit_is_in_module(struct finder *finder, uint32_t type)
+static bool unit_is_in_module(struct finder *finder, uint32_t type)
 {
 	struct types *types = &finder->graph->types;
 	const char *qualname = unit_qualname(finder);
@@ -305,7 +305,8 @@ static uint32_t text_intern(struct finder *finder, uint64_t address)
 
 	if (!values_text(finder->graph, address, &text) || text.length * text.kind > FILE_MAX)
 		return 0;
-	size_t bytes = utf8_encode(out, text.data, text.kind, (uint32_t)(text.length * text.kind));
+	size_t bytes =
+		utf8_from_python(out, text.data, text.kind, (uint32_t)(text.length * text.kind));
 	if (!finder->err)
 		finder->err = strings_intern(finder->names, out, bytes, &id);
 	return id;
@@ -328,7 +329,7 @@ static uint32_t line_at(const struct finder *finder, size_t at)
 	return line > 0 ? (uint32_t)line : 0;
 }
 
-static int is_library(const char *file)
+static bool is_library(const char *file)
 {
 	static const char *const parts[] = {"/site-packages/", "/dist-packages/", "/lib/python3",
 					    "/lib64/python3"};
@@ -347,7 +348,7 @@ static uint32_t unit_file(struct finder *finder)
 			   u64_at(finder, finder->unit->code + finder->offsets->abi.code_filename));
 }
 
-static int unit_is_library(struct finder *finder)
+static bool unit_is_library(struct finder *finder)
 {
 	return is_library(strings_get(finder->names, unit_file(finder)));
 }
@@ -375,8 +376,8 @@ static void found_add(struct finder *finder, uint32_t row, uint32_t score, uint3
 	finder->count += filler->filename != 0;
 }
 
-static int object_is_of(const struct finder *finder, struct scan_value value,
-			const struct fill_node *node)
+static bool object_is_of(const struct finder *finder, struct scan_value value,
+			 const struct fill_node *node)
 {
 	const struct id_map *objects = &finder->nodes.objects;
 	uint64_t key = fill_object(value.object, value.is_item);
@@ -431,7 +432,7 @@ static void value_filled(struct finder *finder, const struct scan *scan, struct 
 
 /* --- what the scan asks -------------------------------------------------------------------- */
 
-static int is_function(const struct graph *graph, uint32_t object)
+static bool is_function(const struct graph *graph, uint32_t object)
 {
 	return !strcmp(graph_type(graph, object)->name, "function");
 }
@@ -661,7 +662,7 @@ static const uint8_t *unit_code(const struct finder *finder, size_t *bytes)
 
 static void unit_scan(struct finder *finder, struct unit *unit)
 {
-	struct scan scan = {.opcodes = finder->opcodes, .calls = &calls, .context = finder};
+	struct scan scan = {.opcodes = &finder->opcodes, .calls = &calls, .context = finder};
 
 	finder->unit = unit;
 	unit->names = u64_at(finder, unit->code + finder->offsets->objects.code_names);
@@ -683,7 +684,7 @@ static int visit(struct finder *finder, uint64_t code)
 	return !finder->err;
 }
 
-static int is_code(const struct finder *finder, uint64_t address)
+static bool is_code(const struct finder *finder, uint64_t address)
 {
 	uint32_t object = address ? graph_find(finder->graph, address) : GRAPH_NONE;
 
@@ -713,7 +714,7 @@ static void inner_scan(struct finder *finder, const struct unit *outer, unsigned
 }
 
 /* Whether a variable of an outer function, or a default value, is one of the nodes. */
-static int has_node(struct finder *finder, uint64_t tuple, int cells)
+static bool has_node(struct finder *finder, uint64_t tuple, int cells)
 {
 	uint64_t count = tuple_size(finder, tuple);
 
@@ -773,7 +774,7 @@ static uint64_t text_hash(const struct values_text *text)
 	return hash;
 }
 
-static int is_file_key(const struct finder *finder, uint64_t address)
+static bool is_file_key(const struct finder *finder, uint64_t address)
 {
 	struct values_text text;
 
@@ -935,13 +936,12 @@ int fillers_find(const struct paths *paths, const struct filler_row *rows, size_
 	struct finder finder = {.paths = paths,
 				.graph = paths->graph,
 				.offsets = offsets,
-				.opcodes = opcodes_for(offsets->version),
 				.names = names,
 				.work = WORK_MAX};
 
 	*out = NULL;
 	*count = 0;
-	if (!finder.opcodes || !row_count)
+	if (!row_count || !opcodes_for(offsets->version, &finder.opcodes))
 		return 0;
 	if (row_count > FILLERS_ROWS)
 		row_count = FILLERS_ROWS;

@@ -215,7 +215,7 @@ static enum node_type node_type(const struct type *type)
 }
 
 /* Whether the name of a reference is one of the program's, not a value that it holds. */
-static int has_name(const struct heapsnapshot_writer *writer, enum reference_kind kind)
+static bool has_name(const struct heapsnapshot_writer *writer, enum reference_kind kind)
 {
 	switch (kind) {
 	case REFERENCE_KEY:
@@ -343,7 +343,7 @@ static void strings_write(struct heapsnapshot_writer *writer)
 	fputs("\"samples\":[],\"locations\":[],\n\"strings\":[", writer->out);
 	for (uint32_t i = 0; i < strings_count(writer->strings); i++) {
 		fputs(i ? ",\n" : "", writer->out);
-		json_string(writer->out, strings_get(writer->strings, i));
+		json_quote(writer->out, strings_get(writer->strings, i));
 	}
 	fputs("]}\n", writer->out);
 }

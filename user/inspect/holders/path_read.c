@@ -107,8 +107,8 @@ static int plain_write(struct path_read_writer *writer, const char *kind, const 
  * Is the class's attribute the object itself, as CLASS.NAME? Not if the object's type is a
  * descriptor, as staticmethod, or the class's own type may have a property of the name.
  */
-static int is_own_attribute(const struct graph *graph, uint32_t owner, uint32_t object,
-			    const char *name)
+static bool is_own_attribute(const struct graph *graph, uint32_t owner, uint32_t object,
+			     const char *name)
 {
 	static const char *const plain[] = {
 		"dict", "list",  "tuple", "set",   "frozenset", "collections.deque",
@@ -166,7 +166,7 @@ static int namespace_step(struct path_read_writer *writer, uint32_t dict, uint32
 	return step_add(writer->path, "attribute", object, &writer->name) ?: 1;
 }
 
-static int is_dict_step(const struct path *path)
+static bool is_dict_step(const struct path *path)
 {
 	const struct step *step = path->count ? &path->steps[path->count - 1] : NULL;
 
@@ -174,8 +174,8 @@ static int is_dict_step(const struct path *path)
 	       !strcmp((const char *)path->names.data + step->name, "__dict__");
 }
 
-static int is_type_dict(const struct graph *graph, uint32_t source, enum reference_kind kind,
-			uint32_t slot)
+static bool is_type_dict(const struct graph *graph, uint32_t source, enum reference_kind kind,
+			 uint32_t slot)
 {
 	return graph_type(graph, source)->layout == LAYOUT_TYPE && kind == REFERENCE_FIELD &&
 	       slot == graph->image->offsets.objects.type_dict;

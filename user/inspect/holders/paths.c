@@ -21,7 +21,7 @@ struct paths_search {
 	int err;
 };
 
-int paths_is_thread_table(const struct paths *paths, uint32_t object)
+bool paths_is_thread_table(const struct paths *paths, uint32_t object)
 {
 	const struct graph *graph = paths->graph;
 	uint32_t owner = paths->parent[object];
@@ -33,7 +33,7 @@ int paths_is_thread_table(const struct paths *paths, uint32_t object)
 	       !strcmp(field.name, "by thread");
 }
 
-int paths_is_thread_dict(const struct paths *paths, uint32_t object)
+bool paths_is_thread_dict(const struct paths *paths, uint32_t object)
 {
 	return paths->parent[object] != GRAPH_NONE && paths->kind[object] == REFERENCE_VALUE &&
 	       paths_is_thread_table(paths, paths->parent[object]);
@@ -46,7 +46,7 @@ uint32_t paths_namespace_owner(const struct paths *paths, uint32_t dict)
 	return paths->parent[paths_is_thread_dict(paths, dict) ? paths->parent[dict] : dict];
 }
 
-int paths_is_namespace(const struct paths *paths, uint32_t dict)
+bool paths_is_namespace(const struct paths *paths, uint32_t dict)
 {
 	const struct graph *graph = paths->graph;
 
@@ -64,7 +64,7 @@ int paths_is_namespace(const struct paths *paths, uint32_t dict)
 		paths->slot[dict] == graph->image->offsets.objects.type_dict);
 }
 
-int paths_is_named(const struct paths *paths, uint32_t object)
+bool paths_is_named(const struct paths *paths, uint32_t object)
 {
 	switch (paths->kind[object]) {
 	case REFERENCE_ITEM:
@@ -105,7 +105,7 @@ static uint32_t above(const struct paths *paths, uint32_t object)
 	return paths->folded[paths->parent[object]];
 }
 
-static int is_same_reference(const struct paths *paths, uint32_t a, uint32_t b)
+static bool is_same_reference(const struct paths *paths, uint32_t a, uint32_t b)
 {
 	return paths->label[a] == paths->label[b] && paths->kind[a] == paths->kind[b] &&
 	       paths->graph->type_of[paths->parent[a]] == paths->graph->type_of[paths->parent[b]];
@@ -115,8 +115,8 @@ static int is_same_reference(const struct paths *paths, uint32_t a, uint32_t b)
  * Whether the `part` references at the end of a path are those in front of them. The last one of
  * them is the object's; `newer` has the others, `older` those in front.
  */
-static int is_repeated(const struct paths *paths, uint32_t object, uint32_t newer, uint32_t older,
-		       unsigned int part)
+static bool is_repeated(const struct paths *paths, uint32_t object, uint32_t newer, uint32_t older,
+			unsigned int part)
 {
 	if (!is_same_reference(paths, object, older))
 		return 0;
@@ -333,7 +333,7 @@ static int groups_retained(const struct paths *paths, const struct retained *ret
 }
 
 int paths_group(const struct paths *paths, const struct retained *retained,
-		int (*wanted)(void *context, uint32_t object), void *context,
+		bool (*wanted)(void *context, uint32_t object), void *context,
 		struct path_group **groups, size_t *count)
 {
 	uint32_t *group_of = array_new(paths->graph->count + 1, sizeof(*group_of));

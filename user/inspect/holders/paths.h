@@ -6,6 +6,8 @@
  */
 #pragma once
 
+#include <stdbool.h>
+
 #include "inspect/holders/retained.h"
 #include "util/buffer.h"
 
@@ -31,17 +33,17 @@ int paths_new(struct paths **out, struct graph *graph);
 void paths_free(struct paths *paths);
 
 /* Whether the keys of a dictionary say what its values are, as those of a module do. */
-int paths_is_namespace(const struct paths *paths, uint32_t dict);
+bool paths_is_namespace(const struct paths *paths, uint32_t dict);
 /* Does a name lead to the object from the one in front of it on its path, or is it one of many? */
-int paths_is_named(const struct paths *paths, uint32_t object);
+bool paths_is_named(const struct paths *paths, uint32_t object);
 /* What has the namespace's values as its attributes; GRAPH_NONE: nothing, as of sys.modules. */
 uint32_t paths_namespace_owner(const struct paths *paths, uint32_t dict);
 /*
  * A threading.local has a dictionary of its attributes for each thread, in a table by thread.
  * Whether an object is such a table, or such a dictionary.
  */
-int paths_is_thread_table(const struct paths *paths, uint32_t object);
-int paths_is_thread_dict(const struct paths *paths, uint32_t object);
+bool paths_is_thread_table(const struct paths *paths, uint32_t object);
+bool paths_is_thread_dict(const struct paths *paths, uint32_t object);
 
 struct step {
 	const char *kind; /* "module", "attribute", "key", "index", …; a root's: enum graph_root */
@@ -135,5 +137,5 @@ struct path_group {
  * 0, -ENOMEM; the caller frees *groups.
  */
 int paths_group(const struct paths *paths, const struct retained *retained,
-		int (*wanted)(void *context, uint32_t object), void *context,
+		bool (*wanted)(void *context, uint32_t object), void *context,
 		struct path_group **groups, size_t *count);

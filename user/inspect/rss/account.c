@@ -2,6 +2,7 @@
 #include "inspect/rss/account.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,6 +14,7 @@ void memory_account_free(struct memory_account *account)
 	for (size_t i = 0; i < account->map_count; i++) {
 		free(account->maps[i].name);
 		free(account->maps[i].pages);
+		free(account->maps[i].own);
 	}
 	free(account->maps);
 	free(account->regions);
@@ -39,53 +41,61 @@ struct memory_map *memory_map_at(struct memory_account *account, uint64_t addres
 									   : NULL;
 }
 
-static int page_is_resident(const struct memory_map *map, uint64_t page)
+static bool page_is_resident(const struct memory_map *map, uint64_t page)
 {
 	return map->pages ? map->pages[page / 64] >> page % 64 & 1
 			  : map->rss == map->end - map->start;
 }
 
-/* Of [start, end) in one map. */
-static uint64_t map_resident(const struct memory_map *map, uint64_t start, uint64_t end)
+static bool page_is_own(const struct memory_map *map, uint64_t page)
 {
-	uint64_t bytes = 0;
-
-	if (!map->pages)
-		return page_is_resident(map, 0) ? end - start : 0;
-	while (start < end) {
-		uint64_t next = (start / MEMORY_PAGE + 1) * MEMORY_PAGE;
-
-		next = next < end ? next : end;
-		if (page_is_resident(map, (start - map->start) / MEMORY_PAGE))
-			bytes += next - start;
-		start = next;
-	}
-	return bytes;
+	return map->own && map->own[page / 64] >> page % 64 & 1;
 }
 
-/* Resident bytes of a range; takes them from their maps. */
-static uint64_t range_resident(struct memory_account *account, uint64_t start, uint64_t end,
-			       int take)
+/* Adds what is resident of [start, end) in one map. */
+static void map_resident(const struct memory_map *map, uint64_t start, uint64_t end,
+			 struct memory_sum *sum)
 {
-	uint64_t bytes = 0;
+	while (start < end) {
+		uint64_t page = (start - map->start) / MEMORY_PAGE;
+		uint64_t next = map->start + (page + 1) * MEMORY_PAGE;
+
+		next = next < end ? next : end;
+		if (page_is_resident(map, page)) {
+			sum->size += next - start;
+			sum->own += page_is_own(map, page) ? next - start : 0;
+		}
+		start = next;
+	}
+}
+
+/* Adds what is resident of a range; takes it from its maps. */
+static void range_resident(struct memory_account *account, uint64_t start, uint64_t end, int take,
+			   struct memory_sum *sum)
+{
 
 	for (size_t i = map_index(account, start); i < account->map_count && start < end; i++) {
 		struct memory_map *map = &account->maps[i];
 		uint64_t from = start > map->start ? start : map->start;
 		uint64_t to = end < map->end ? end : map->end;
-		uint64_t here = from < to ? map_resident(map, from, to) : 0;
+		struct memory_sum here = {0};
 
 		if (map->start >= end)
 			break;
-		map->taken += take ? here : 0;
-		bytes += here;
+		map_resident(map, from, to, &here);
+		map->taken += take ? here.size : 0;
+		map->taken_own += take ? here.own : 0;
+		sum->size += here.size;
+		sum->own += here.own;
 	}
-	return bytes;
 }
 
 uint64_t memory_resident(struct memory_account *account, uint64_t start, uint64_t end)
 {
-	return range_resident(account, start, end, 0);
+	struct memory_sum sum = {0};
+
+	range_resident(account, start, end, 0, &sum);
+	return sum.size;
 }
 
 int memory_region_open(struct memory_account *account, uint64_t start, uint64_t end,
@@ -108,7 +118,7 @@ int memory_region_open(struct memory_account *account, uint64_t start, uint64_t 
 	return 0;
 }
 
-void memory_region_take(struct memory_region *region, uint64_t end, enum memory_kind kind,
+void memory_region_take(struct memory_region *region, uint64_t end, unsigned int kind,
 			uint64_t count)
 {
 	struct memory_sum *sum = &region->account->sums[kind];
@@ -117,8 +127,25 @@ void memory_region_take(struct memory_region *region, uint64_t end, enum memory_
 		end = region->end;
 	if (end <= region->at)
 		return;
-	sum->size += range_resident(region->account, region->at, end, 1);
+	range_resident(region->account, region->at, end, 1, sum);
 	sum->virtual += end - region->at;
 	sum->count += count;
 	region->at = end;
+}
+
+int memory_range_take(struct memory_account *account, uint64_t start, uint64_t end,
+		      unsigned int kind, uint64_t count)
+{
+	size_t next = SORTED_ABOVE(account->regions, account->region_count, end, start);
+	struct memory_region region = {account, start, end};
+	int err = 0;
+
+	if (start < end && next && account->regions[next - 1].end == start &&
+	    (next == account->region_count || account->regions[next].start >= end))
+		account->regions[next - 1].end = end;
+	else
+		err = memory_region_open(account, start, end, &region);
+	if (!err)
+		memory_region_take(&region, end, kind, count);
+	return err;
 }

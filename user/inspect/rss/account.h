@@ -11,6 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "runtime/malloc/allocator.h"
+
 #define MEMORY_PAGE 4096u
 
 enum memory_kind {
@@ -34,6 +36,12 @@ enum memory_kind {
 	MEMORY_BSS,    /* zero-initialised data of files */
 	MEMORY_KINDS
 };
+
+/* Behind them those of allocators that replace malloc: of the n-th an enum allocator_kind, or: */
+#define MEMORY_ALLOCATOR_PYTHON   ALLOCATOR_KINDS /* as MEMORY_USED_PYTHON */
+#define MEMORY_ALLOCATOR_KINDS    (ALLOCATOR_KINDS + 1)
+#define MEMORY_ALLOCATOR(n, kind) (MEMORY_KINDS + (n)*MEMORY_ALLOCATOR_KINDS + (kind))
+#define MEMORY_KINDS_ALL          (MEMORY_KINDS + ALLOCATORS_MAX * MEMORY_ALLOCATOR_KINDS)
 
 enum memory_source {
 	MEMORY_ANONYMOUS, /* no name, or one that the program gave it */
@@ -59,11 +67,17 @@ struct memory_map {
 	 * and taken for none. Owned.
 	 */
 	uint64_t *pages;
-	uint64_t taken; /* resident bytes that regions took */
+	/*
+	 * bit n: no other process has page n; NULL: unknown, and taken for none. Owned. Of a map
+	 * with it private_clean and private_dirty add up to the same.
+	 */
+	uint64_t *own;
+	uint64_t taken, taken_own; /* resident bytes that regions took, and those of its own */
 };
 
 struct memory_sum {
 	uint64_t size;    /* resident bytes */
+	uint64_t own;     /* of them, in pages that no other process has */
 	uint64_t virtual; /* bytes, resident or not */
 	uint64_t count;   /* blocks, chunks or ranges */
 };
@@ -77,7 +91,7 @@ struct memory_account {
 	size_t map_count, map_capacity;
 	struct memory_range *regions; /* by address, disjoint */
 	size_t region_count, region_capacity;
-	struct memory_sum sums[MEMORY_KINDS];
+	struct memory_sum sums[MEMORY_KINDS_ALL];
 	size_t last; /* the map that was last found */
 };
 
@@ -99,5 +113,11 @@ int memory_region_open(struct memory_account *account, uint64_t start, uint64_t 
  * Takes the region's bytes from where it was last taken to end, as `count` things of a kind. An end
  * outside what is left is moved into it.
  */
-void memory_region_take(struct memory_region *region, uint64_t end, enum memory_kind kind,
+void memory_region_take(struct memory_region *region, uint64_t end, unsigned int kind,
 			uint64_t count);
+/*
+ * Opens a region for a range, or adds the range to the region that ends there, and takes it. For
+ * ranges in order of address. Errors as memory_region_open().
+ */
+int memory_range_take(struct memory_account *account, uint64_t start, uint64_t end,
+		      unsigned int kind, uint64_t count);

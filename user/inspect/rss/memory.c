@@ -28,6 +28,8 @@ struct memory_reading {
 	int has_python;
 	struct space *space; /* the runtime's, if there is one */
 	struct glibc *glibc; /* NULL: none */
+	struct allocators allocators;
+	struct malloc_reader *reader; /* of what is not in a heap */
 	/* why one of them cannot be read; "": it has none */
 	char python_reason[MEMORY_REASON], malloc_reason[MEMORY_REASON];
 	struct smaps_files files;
@@ -42,6 +44,22 @@ struct memory_reading {
 struct memory_sparse {
 	uint64_t address, live; /* live: bytes of its blocks in use */
 };
+
+static bool is_missing(int err)
+{
+	return err == -ENOTSUP || err == -ENOENT || err == -ENODATA || err == -ENOEXEC ||
+	       err == -EAGAIN || err == -EFAULT || err == -ESTALE || err == -EINVAL;
+}
+
+/* A part that cannot be read is told, and the rest goes on without it: its memory is anonymous. */
+static int part_end(int err, char reason[MEMORY_REASON])
+{
+	if (!is_missing(err))
+		return err;
+	if (err != -ENOENT)
+		snprintf(reason, MEMORY_REASON, "%s", error_reason(err));
+	return 0;
+}
 
 /*
  * Data that a file does not contain, since it is zero at first (.bss), is in anonymous memory
@@ -107,11 +125,8 @@ static void segment_take(struct memory_reading *reading, const struct bss_image 
 static int memory_bss_read(struct memory_reading *reading)
 {
 	struct memory_account *account = &reading->account;
-	struct malloc_reader *reader;
-	int err = reader_new(&reader, reading->space);
+	int err = 0;
 
-	if (err)
-		return err;
 	for (size_t i = 0; i < account->map_count && !err; i++) {
 		const struct memory_map *map = &account->maps[i];
 		struct bss_image image;
@@ -119,12 +134,11 @@ static int memory_bss_read(struct memory_reading *reading)
 		if (map->source != MEMORY_FILE ||
 		    (i && !strcmp(account->maps[i - 1].name, map->name)))
 			continue;
-		err = image_read(reader, map->start, &image);
+		err = image_read(reading->reader, map->start, &image);
 		for (uint32_t n = 0; !err && n < image.count; n++)
 			segment_take(reading, &image, &image.headers[n]);
 		err = err == -ENOENT ? 0 : err;
 	}
-	reader_free(reader);
 	return err;
 }
 
@@ -293,7 +307,103 @@ static int memory_malloc_list(struct memory_reading *reading, const struct proce
 	err = except ? glibc_mapped_walk(reading->glibc, maps, except, except_count, mapped_list,
 					 &reader)
 		     : -ENOMEM;
-	return err ?: reader.err ?: memory_large_sort(&reading->large);
+	return err ?: reader.err;
+}
+
+/*
+ * Allocators that replace malloc. They are walked twice: which of the large blocks are Python's is
+ * known once its heap is read, and for that the blocks must be known.
+ */
+
+struct allocator_reading {
+	struct memory_reading *reading;
+	size_t number;
+};
+
+/* Visits the blocks of a run that pymalloc does not have. */
+static int run_list(const struct allocator_run *run, void *context)
+{
+	struct memory_reading *reading = context;
+	int err = 0;
+
+	if (run->kind != ALLOCATOR_USED || run->block_bytes <= LARGE_BYTES)
+		return 0;
+	for (uint64_t i = 0; i < run->count && !err; i++)
+		err = memory_large_add(&reading->large, run->address + i * run->block_bytes,
+				       run->block_bytes, 0);
+	return err;
+}
+
+/* Lists the large blocks of allocators. 0, -errno. */
+static int memory_allocators_list(struct memory_reading *reading, const struct process_maps *maps)
+{
+	int err = 0;
+
+	for (size_t i = 0; i < reading->allocators.count && !err; i++) {
+		struct allocator_totals totals;
+
+		err = part_end(allocator_walk(&reading->allocators.items[i], maps, run_list,
+					      reading, &totals),
+			       reading->report->allocators_reason);
+	}
+	return err;
+}
+
+static int run_range_take(struct allocator_reading *walk, const struct allocator_run *run,
+			  uint64_t first, uint64_t last, unsigned int kind)
+{
+	if (first == last)
+		return 0;
+	int err =
+		memory_range_take(&walk->reading->account, run->address + first * run->block_bytes,
+				  run->address + last * run->block_bytes,
+				  MEMORY_ALLOCATOR(walk->number, kind), last - first);
+	/* What overlaps something else is an inconsistency; what it has stays anonymous. */
+	return err == -ENOMEM ? err : 0;
+}
+
+static int run_take(const struct allocator_run *run, void *context)
+{
+	struct allocator_reading *walk = context;
+	const struct memory_large *large = &walk->reading->large;
+	uint64_t first = 0;
+	int err = 0;
+
+	if (run->kind != ALLOCATOR_USED || run->block_bytes <= LARGE_BYTES || !large->count)
+		return run_range_take(walk, run, 0, run->count, run->kind);
+	for (uint64_t i = 0; i < run->count && !err; i++) {
+		const struct memory_block *block =
+			memory_large_find(large, run->address + i * run->block_bytes);
+
+		if (!block || !block->python)
+			continue;
+		err = run_range_take(walk, run, first, i, ALLOCATOR_USED)
+			      ?: run_range_take(walk, run, i, i + 1, MEMORY_ALLOCATOR_PYTHON);
+		first = i + 1;
+	}
+	return err ?: run_range_take(walk, run, first, run->count, ALLOCATOR_USED);
+}
+
+/* Takes the heaps of allocators. 0, -errno. */
+static int memory_allocators_read(struct memory_reading *reading, const struct process_maps *maps)
+{
+	struct memory_report *report = reading->report;
+	int err = 0;
+
+	report->allocators = calloc(reading->allocators.count + 1, sizeof(*report->allocators));
+	if (!report->allocators)
+		return -ENOMEM;
+	for (size_t i = 0; i < reading->allocators.count && !err; i++) {
+		const struct allocator *allocator = &reading->allocators.items[i];
+		struct memory_allocator *out = &report->allocators[report->allocator_count++];
+		struct allocator_reading walk = {reading, i};
+
+		out->type = allocator->type;
+		memcpy(out->version, allocator->version, sizeof(out->version));
+		err = part_end(allocator_walk(allocator, maps, run_take, &walk, &out->totals),
+			       report->allocators_reason);
+	}
+	return err;
 }
 
 static int mapped_take(struct memory_reading *reading, const struct memory_block *block)
@@ -461,15 +571,15 @@ static int memory_python_read(struct memory_reading *reading)
 	arena_end(&reader);
 	if (!err)
 		err = reader.err;
-	if (!err && reading->glibc)
-		err = memory_large_follow(&reading->large, reading->glibc->reader);
+	if (!err && reading->large.count)
+		err = memory_large_follow(&reading->large, reading->reader);
 	for (size_t i = 0; i < reading->large.count; i++)
 		reading->report->large_blocks += reading->large.blocks[i].python;
 	return err;
 }
 
 /* Whether a block is in a sparse arena. */
-static int is_sparse(uint64_t address, void *context)
+static bool is_sparse(uint64_t address, void *context)
 {
 	const struct memory_reading *reading = context;
 	uint64_t bytes = reading->runtime.offsets->heap.arena_bytes;
@@ -495,11 +605,13 @@ static int memory_pins_read(struct memory_reading *reading)
  * The kernel does not say which maps are stacks of threads. A sleeping thread's stack pointer is in
  * its "syscall" file. glibc puts struct pthread, the thread's descriptor, at the upper end of the
  * stack: it begins with a pointer to itself, has another one two words later, and somewhere behind
- * them the stack's address and size. Stacks of threads that run are recognised by a descriptor
- * near the end of a map.
+ * them the stack's address and size. That of musl has links to the descriptors before and behind it
+ * there. Stacks of threads that run are recognised by a descriptor near the end of a map.
  */
 
 #define DESCRIPTOR_ALIGNMENT 64u
+#define MUSL_PREVIOUS        16u
+#define MUSL_NEXT            24u
 #define DESCRIPTOR_BYTES     4096u       /* in which the stack's address and size are */
 #define SEARCH_MAX           (64u << 20) /* above a stack pointer */
 #define TAIL_BYTES           16384u      /* at the end of a map */
@@ -508,14 +620,27 @@ static int memory_pins_read(struct memory_reading *reading)
 
 struct stacks_read {
 	struct memory_reading *reading;
-	struct malloc_reader *reader;
 	int err;
 };
 
 /* Transient errors of reading leave the stack unknown. */
-static int is_fatal(int err)
+static bool is_fatal(int err)
 {
 	return err && err != -EFAULT && err != -ENODATA;
+}
+
+/* Whether these words at an address begin a descriptor: {itself, …, itself or, of musl, links}. */
+static bool is_descriptor(struct stacks_read *stacks, uint64_t at, const uint64_t words[4])
+{
+	uint64_t next, previous;
+
+	if (words[0] != at)
+		return false;
+	if (words[2] == at)
+		return at % DESCRIPTOR_ALIGNMENT == 0;
+	return !reader_u64(stacks->reading->reader, words[2] + MUSL_NEXT, &next) && next == at &&
+	       !reader_u64(stacks->reading->reader, words[3] + MUSL_PREVIOUS, &previous) &&
+	       previous == at;
 }
 
 /* The first descriptor in [start, end); 0: none. */
@@ -524,15 +649,13 @@ static uint64_t descriptor_find(struct stacks_read *stacks, uint64_t start, uint
 	uint8_t page[MEMORY_PAGE];
 
 	for (uint64_t at = start / MEMORY_PAGE * MEMORY_PAGE; at < end; at += MEMORY_PAGE) {
-		int err = reader_read(stacks->reader, at, page, sizeof(page), 0);
+		int err = reader_read(stacks->reading->reader, at, page, sizeof(page), 0);
 
 		if (is_fatal(err))
 			stacks->err = err;
-		for (uint64_t i = 0; !err && i < MEMORY_PAGE; i += DESCRIPTOR_ALIGNMENT) {
-			uint64_t words[3];
-
+		for (uint64_t i = 0, words[4]; !err && i + sizeof(words) <= MEMORY_PAGE; i += 8) {
 			memcpy(words, page + i, sizeof(words));
-			if (words[0] == at + i && words[2] == at + i)
+			if (is_descriptor(stacks, at + i, words))
 				return at + i;
 		}
 		if (stacks->err)
@@ -554,8 +677,8 @@ static int descriptor_take(struct stacks_read *stacks, const struct memory_map *
 		size_t page = MEMORY_PAGE - (descriptor + bytes) % MEMORY_PAGE;
 		size_t piece = page < sizeof(words) - bytes ? page : sizeof(words) - bytes;
 
-		if (reader_read(stacks->reader, descriptor + bytes, (uint8_t *)words + bytes, piece,
-				0))
+		if (reader_read(stacks->reading->reader, descriptor + bytes,
+				(uint8_t *)words + bytes, piece, 0))
 			break;
 		bytes += piece;
 	}
@@ -657,30 +780,10 @@ static int memory_stacks_read(struct memory_reading *reading)
 
 	if (reading->info.threads < 2)
 		return 0;
-	int err = reader_new(&stacks.reader, reading->space);
-	if (err)
-		return err;
 	sleeping_look(&stacks);
 	if (!stacks.err)
 		tails_look(&stacks);
-	reader_free(stacks.reader);
 	return stacks.err;
-}
-
-static int is_missing(int err)
-{
-	return err == -ENOTSUP || err == -ENOENT || err == -ENODATA || err == -ENOEXEC ||
-	       err == -EAGAIN || err == -EFAULT || err == -ESTALE || err == -EINVAL;
-}
-
-/* A part that cannot be read is told, and the rest goes on without it: its memory is anonymous. */
-static int part_end(int err, char reason[MEMORY_REASON])
-{
-	if (!is_missing(err))
-		return err;
-	if (err != -ENOENT)
-		snprintf(reason, MEMORY_REASON, "%s", error_reason(err));
-	return 0;
 }
 
 static int python_find(struct memory_reading *reading, int swap_in)
@@ -694,16 +797,17 @@ static int python_find(struct memory_reading *reading, int swap_in)
 	return part_end(err, reading->python_reason);
 }
 
-static int glibc_find(struct memory_reading *reading)
+static int malloc_find(struct memory_reading *reading)
 {
 	struct process_maps maps;
 	int err = process_maps_read(reading->info.pid, &maps);
 
 	if (err)
 		return err;
-	err = glibc_open(&reading->glibc, reading->space, &maps);
+	err = part_end(glibc_open(&reading->glibc, reading->space, &maps), reading->malloc_reason)
+		      ?: allocators_open(&reading->allocators, reading->space, &maps);
 	process_maps_free(&maps);
-	return part_end(err, reading->malloc_reason);
+	return err;
 }
 
 int memory_open(struct memory_reading **out, pid_t pid, int swap_in)
@@ -722,7 +826,7 @@ int memory_open(struct memory_reading **out, pid_t pid, int swap_in)
 		err = space_open(&reading->space, pid);
 	if (!err)
 		space_swap_in(reading->space, swap_in);
-	err = err ?: glibc_find(reading);
+	err = err ?: malloc_find(reading) ?: reader_new(&reading->reader, reading->space);
 	if (err) {
 		memory_close(reading);
 		return err;
@@ -738,6 +842,8 @@ void memory_close(struct memory_reading *reading)
 	if (reading->has_python)
 		python_runtime_close(&reading->runtime);
 	glibc_close(reading->glibc);
+	allocators_close(&reading->allocators);
+	reader_free(reading->reader);
 	space_close(reading->space);
 	smaps_close(&reading->files);
 	memory_account_free(&reading->account);
@@ -747,7 +853,7 @@ void memory_close(struct memory_reading *reading)
 }
 
 /* The first mapped library that is known to replace malloc. */
-static void allocator_find(const struct memory_account *account, char name[MEMORY_ALLOCATOR])
+static void allocator_find(const struct memory_account *account, char name[MEMORY_ALLOCATOR_NAME])
 {
 	static const char *const known[] = {"libjemalloc", "libmimalloc", "libtcmalloc", "ld-musl"};
 
@@ -756,7 +862,7 @@ static void allocator_find(const struct memory_account *account, char name[MEMOR
 
 		for (size_t n = 0; file && n < ARRAY_SIZE(known); n++)
 			if (!strncmp(file + 1, known[n], strlen(known[n]))) {
-				snprintf(name, MEMORY_ALLOCATOR, "%s", file + 1);
+				snprintf(name, MEMORY_ALLOCATOR_NAME, "%s", file + 1);
 				return;
 			}
 	}
@@ -777,6 +883,9 @@ static int parts_read(struct memory_reading *reading)
 		malloc_missing = err != 0;
 		err = part_end(err, report->malloc_reason);
 	}
+	if (!err && reading->has_python)
+		err = memory_allocators_list(reading, &maps);
+	err = err ?: memory_large_sort(&reading->large);
 	if (!err && reading->has_python) {
 		report->python_version = reading->runtime.version_hex;
 		err = part_end(space_error(reading->space, memory_python_read(reading)
@@ -786,6 +895,7 @@ static int parts_read(struct memory_reading *reading)
 	report->bytes_swapped = space_missed(reading->space).swapped;
 	if (!err && !malloc_missing)
 		err = memory_malloc_read(reading);
+	err = err ?: memory_allocators_read(reading, &maps);
 	process_maps_free(&maps);
 	return err;
 }
@@ -795,6 +905,7 @@ static void reading_clear(struct memory_reading *reading)
 {
 	memory_account_free(&reading->account);
 	memory_large_free(&reading->large);
+	reader_clear(reading->reader);
 	reading->sparse_count = 0;
 }
 
@@ -811,13 +922,19 @@ int memory_read_report(struct memory_reading *reading, int freeze, struct memory
 	reading->report = &report;
 	memcpy(report.python_reason, reading->python_reason, MEMORY_REASON);
 	memcpy(report.malloc_reason, reading->malloc_reason, MEMORY_REASON);
+	memcpy(report.allocators_reason, reading->allocators.reason, MEMORY_REASON);
 	error_clear();
 	err = smaps_read(&reading->files, &reading->account, &report.totals) ?: parts_read(reading);
 	report.frozen_ns = freeze_end(frozen);
 	if (!err) {
-		allocator_find(&reading->account, report.allocator);
-		err = memory_tree_build(&report.root, &reading->account, report.totals.rss,
-					report.trimmable, report.allocator);
+		const struct memory_allocators allocators = {reading->allocators.items,
+							     reading->allocators.count,
+							     report.unread_allocator};
+
+		if (!reading->allocators.count)
+			allocator_find(&reading->account, report.unread_allocator);
+		err = memory_tree_build(&report.root, &reading->account, &report.totals,
+					report.trimmable, &allocators);
 	}
 	report.elapsed_ns = clock_ns(CLOCK_MONOTONIC) - began;
 	reading->report = NULL;
@@ -833,6 +950,7 @@ void memory_report_free(struct memory_report *report)
 {
 	memory_node_free(&report->root);
 	free(report->arenas);
+	free(report->allocators);
 	heap_types_free(&report->pins.types);
 	*report = (struct memory_report){0};
 }

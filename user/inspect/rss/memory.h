@@ -11,11 +11,12 @@
 #include "runtime/cpython/heap.h"
 #include "runtime/cpython/runtime.h"
 #include "runtime/heap/heap_types.h"
+#include "runtime/malloc/allocator.h"
 #include "runtime/malloc/glibc.h"
 #include "runtime/malloc/walk.h"
 
-#define MEMORY_REASON    256
-#define MEMORY_ALLOCATOR 128
+#define MEMORY_REASON         256
+#define MEMORY_ALLOCATOR_NAME 128
 
 /* What is in an arena of malloc, resident or not. */
 struct memory_arena {
@@ -28,6 +29,13 @@ struct memory_arena {
 struct memory_pins {
 	uint64_t arenas, bytes;
 	struct heap_types types; /* of the blocks in them */
+};
+
+/* An allocator's heap, resident or not. */
+struct memory_allocator {
+	const struct allocator_type *type;
+	char version[ALLOCATOR_VERSION];
+	struct allocator_totals totals;
 };
 
 struct memory_report {
@@ -54,7 +62,13 @@ struct memory_report {
 	uint64_t mapped_count, mapped_bytes; /* as they were found */
 	uint64_t trimmable;
 	char malloc_reason[MEMORY_REASON];
-	char allocator[MEMORY_ALLOCATOR]; /* a library that replaces malloc; "": none */
+
+	/* what replaces malloc, or is there beside it */
+	struct memory_allocator *allocators;
+	size_t allocator_count;
+	char allocators_reason[MEMORY_REASON]; /* why one could not be read; "" */
+	/* a library that replaces malloc, and could not be read; "": none */
+	char unread_allocator[MEMORY_ALLOCATOR_NAME];
 };
 
 struct memory_reading;

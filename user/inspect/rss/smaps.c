@@ -4,12 +4,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "inspect/rss/account.h"
 #include "proc/pagemap.h"
+#include "proc/process.h"
 #include "util/array.h"
 #include "util/cleanup.h"
 #include "util/descriptor.h"
@@ -25,12 +27,11 @@
  * looked up in kpageflags.
  */
 
-#define PIECE         16384u       /* pages read at once */
 #define MAP_PAGES_MAX (1u << 24)   /* 64 GiB */
 #define ALL_PAGES_MAX (1u << 28)   /* of all maps: 1 TiB, 2 GB of pagemap */
 #define FLAG_ZERO     (1ull << 24) /* KPF_ZERO_PAGE */
 
-static int is_zero_page(int kpageflags, uint64_t entry)
+static bool is_zero_page(int kpageflags, uint64_t entry)
 {
 	uint64_t flags;
 
@@ -41,44 +42,48 @@ static int is_zero_page(int kpageflags, uint64_t entry)
 	       flags & FLAG_ZERO;
 }
 
-/* Pages of a map that are present; without zero pages if kpageflags is not -1. */
-static int map_look(int pagemap, int kpageflags, struct memory_map *map, uint64_t *entries,
-		    uint64_t *present)
+/* The pages of a map that are present; without zero pages if kpageflags is not -1. */
+struct map_pages {
+	struct memory_map *map;
+	int kpageflags;
+	uint64_t present;
+};
+
+static int pages_note(void *context, uint64_t address, const uint64_t *entries, size_t pages)
 {
-	uint64_t pages = (map->end - map->start) / MEMORY_PAGE;
+	struct map_pages *note = context;
+	struct memory_map *map = note->map;
+	uint64_t page = (address - map->start) / MEMORY_PAGE;
 
-	*present = 0;
-	for (uint64_t first = 0; first < pages; first += PIECE) {
-		size_t count = pages - first < PIECE ? pages - first : PIECE;
-		ssize_t got =
-			pagemap_read(pagemap, map->start + first * MEMORY_PAGE, entries, count);
+	for (size_t i = 0; i < pages; i++, page++) {
+		uint64_t bit = 1ull << page % 64;
 
-		if (got != (ssize_t)count)
-			return got < 0 ? (int)got : -ESRCH;
-		for (size_t i = 0; i < count; i++) {
-			uint64_t page = first + i, bit = 1ull << page % 64;
-
-			map->pages[page / 64] &= ~bit;
-			if ((entries[i] & (PAGEMAP_PRESENT | PAGEMAP_SWAPPED)) != PAGEMAP_PRESENT ||
-			    is_zero_page(kpageflags, entries[i]))
-				continue;
-			map->pages[page / 64] |= bit;
-			++*present;
-		}
+		map->pages[page / 64] &= ~bit;
+		map->own[page / 64] &= ~bit;
+		if ((entries[i] & (PAGEMAP_PRESENT | PAGEMAP_SWAPPED)) != PAGEMAP_PRESENT ||
+		    is_zero_page(note->kpageflags, entries[i]))
+			continue;
+		map->pages[page / 64] |= bit;
+		map->own[page / 64] |= entries[i] & PAGEMAP_OWN ? bit : 0;
+		note->present++;
 	}
 	return 0;
 }
 
 static int map_read(int pagemap, int kpageflags, struct memory_map *map, uint64_t *entries)
 {
-	uint64_t pages = (map->end - map->start) / MEMORY_PAGE, present;
+	uint64_t pages = (map->end - map->start) / MEMORY_PAGE;
+	struct map_pages note = {.map = map, .kpageflags = -1};
 
 	map->pages = calloc((pages + 63) / 64, sizeof(*map->pages));
-	if (!map->pages)
+	map->own = calloc((pages + 63) / 64, sizeof(*map->own));
+	if (!map->pages || !map->own)
 		return -ENOMEM;
-	int err = map_look(pagemap, -1, map, entries, &present);
-	if (!err && present > map->rss / MEMORY_PAGE && kpageflags >= 0)
-		err = map_look(pagemap, kpageflags, map, entries, &present);
+	int err = pagemap_each(pagemap, map->start, map->end, entries, pages_note, &note);
+	if (!err && note.present > map->rss / MEMORY_PAGE && kpageflags >= 0) {
+		note.kpageflags = kpageflags;
+		err = pagemap_each(pagemap, map->start, map->end, entries, pages_note, &note);
+	}
 	return err;
 }
 
@@ -89,7 +94,7 @@ static int map_read(int pagemap, int kpageflags, struct memory_map *map, uint64_
 static int memory_pages_read(int pagemap, int kpageflags, struct memory_account *account,
 			     uint64_t *unknown)
 {
-	uint64_t *entries = malloc(PIECE * sizeof(*entries)), left = ALL_PAGES_MAX;
+	uint64_t *entries = malloc(PAGEMAP_PIECE * sizeof(*entries)), left = ALL_PAGES_MAX;
 	int err = entries ? 0 : -ENOMEM;
 
 	*unknown = 0;
@@ -97,8 +102,7 @@ static int memory_pages_read(int pagemap, int kpageflags, struct memory_account 
 		struct memory_map *map = &account->maps[i];
 		uint64_t bytes = map->end - map->start, pages = bytes / MEMORY_PAGE;
 
-		if ((map->source != MEMORY_ANONYMOUS && map->source != MEMORY_BREAK) || !map->rss ||
-		    map->rss == bytes)
+		if ((map->source != MEMORY_ANONYMOUS && map->source != MEMORY_BREAK) || !map->rss)
 			continue;
 		if (pages > MAP_PAGES_MAX || pages > left) {
 			*unknown += map->rss;
@@ -124,7 +128,7 @@ static int file_open(pid_t pid, const char *name, FILE **out)
 	*out = fopen(path, "re");
 	if (*out)
 		return 0;
-	return errno == ENOENT ? -ESRCH : errno == EACCES ? -EPERM : -errno;
+	return errno == ENOENT ? -ESRCH : errno == EACCES ? -EPERM : error_errno();
 }
 
 int smaps_open(struct smaps_files *files, pid_t pid)
@@ -154,7 +158,7 @@ void smaps_close(struct smaps_files *files)
 	*files = (struct smaps_files){.pagemap = -1, .kpageflags = -1};
 }
 
-static int is_prefix(const char *text, const char *prefix)
+static bool is_prefix(const char *text, const char *prefix)
 {
 	return !strncmp(text, prefix, strlen(prefix));
 }
@@ -172,17 +176,6 @@ enum memory_source smaps_source(const char *name, uint64_t inode)
 	if (inode)
 		return MEMORY_FILE;
 	return !name[0] || is_prefix(name, "[anon:") ? MEMORY_ANONYMOUS : MEMORY_KERNEL;
-}
-
-/* "Key:     123 kB". 1 if the line has this key. */
-static int line_bytes(const char *line, const char *key, uint64_t *bytes)
-{
-	size_t length = strlen(key);
-
-	if (strncmp(line, key, length) || line[length] != ':')
-		return 0;
-	*bytes = strtoull(line + length + 1, NULL, 10) * 1024;
-	return 1;
 }
 
 /*
@@ -225,14 +218,14 @@ static int map_begin(struct memory_account *account, char *line)
 
 static void map_line(struct memory_map *map, const char *line)
 {
-	(void)(line_bytes(line, "Rss", &map->rss) ||
-	       line_bytes(line, "Private_Clean", &map->private_clean) ||
-	       line_bytes(line, "Private_Dirty", &map->private_dirty) ||
-	       line_bytes(line, "Shared_Clean", &map->shared_clean) ||
-	       line_bytes(line, "Shared_Dirty", &map->shared_dirty) ||
-	       line_bytes(line, "Anonymous", &map->anonymous) ||
-	       line_bytes(line, "AnonHugePages", &map->huge) ||
-	       line_bytes(line, "Swap", &map->swap));
+	(void)(process_line_bytes(line, "Rss", &map->rss) ||
+	       process_line_bytes(line, "Private_Clean", &map->private_clean) ||
+	       process_line_bytes(line, "Private_Dirty", &map->private_dirty) ||
+	       process_line_bytes(line, "Shared_Clean", &map->shared_clean) ||
+	       process_line_bytes(line, "Shared_Dirty", &map->shared_dirty) ||
+	       process_line_bytes(line, "Anonymous", &map->anonymous) ||
+	       process_line_bytes(line, "AnonHugePages", &map->huge) ||
+	       process_line_bytes(line, "Swap", &map->swap));
 }
 
 static int maps_read(FILE *file, struct memory_account *account)
@@ -264,9 +257,15 @@ static int rollup_read(FILE *file, struct smaps_totals *totals)
 
 	rewind(file);
 	while (getline(&line, &size, file) > 0) {
-		found |= line_bytes(line, "Rss", &totals->rss);
-		line_bytes(line, "Swap", &totals->swap);
-		line_bytes(line, "AnonHugePages", &totals->anonymous_huge);
+		uint64_t own = 0;
+
+		found |= process_line_bytes(line, "Rss", &totals->rss);
+		process_line_bytes(line, "Pss", &totals->pss);
+		if (process_line_bytes(line, "Private_Clean", &own) ||
+		    process_line_bytes(line, "Private_Dirty", &own))
+			totals->own += own;
+		process_line_bytes(line, "Swap", &totals->swap);
+		process_line_bytes(line, "AnonHugePages", &totals->anonymous_huge);
 	}
 	return found ? 0 : -ESRCH;
 }
@@ -278,17 +277,25 @@ static void status_read(FILE *file, struct smaps_totals *totals)
 
 	rewind(file);
 	while (getline(&line, &size, file) > 0)
-		(void)(line_bytes(line, "VmPTE", &totals->page_tables) ||
-		       line_bytes(line, "HugetlbPages", &totals->hugetlb));
+		(void)(process_line_bytes(line, "VmPTE", &totals->page_tables) ||
+		       process_line_bytes(line, "HugetlbPages", &totals->hugetlb));
 }
 
-static int is_settled(const struct memory_account *account, const struct smaps_totals *totals)
+static bool is_settled(const struct memory_account *account, const struct smaps_totals *totals)
 {
-	uint64_t sum = 0;
+	uint64_t sum = 0, own = 0;
 
-	for (size_t i = 0; i < account->map_count; i++)
+	for (size_t i = 0; i < account->map_count; i++) {
 		sum += account->maps[i].rss;
-	return sum == totals->rss;
+		own += account->maps[i].private_clean + account->maps[i].private_dirty;
+	}
+	return sum == totals->rss && own == totals->own;
+}
+
+int smaps_totals_read(struct smaps_files *files, struct smaps_totals *totals)
+{
+	*totals = (struct smaps_totals){0};
+	return rollup_read(files->rollup, totals);
 }
 
 int smaps_read(struct smaps_files *files, struct memory_account *account,
@@ -296,8 +303,8 @@ int smaps_read(struct smaps_files *files, struct memory_account *account,
 {
 	int err = 0;
 
-	*totals = (struct smaps_totals){0};
 	for (int i = 0; i < TRIES && !err; i++) {
+		*totals = (struct smaps_totals){0};
 		err = maps_read(files->smaps, account)
 		      ?: memory_pages_read(files->pagemap, files->kpageflags, account,
 					   &totals->pages_unknown)

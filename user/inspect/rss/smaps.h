@@ -18,7 +18,7 @@ struct smaps_files {
 };
 
 struct smaps_totals {
-	uint64_t rss, swap; /* of smaps_rollup */
+	uint64_t rss, pss, own, swap; /* of smaps_rollup; own: Private_Clean and Private_Dirty */
 	uint64_t page_tables, hugetlb, anonymous_huge;
 	uint64_t pages_unknown; /* resident bytes of maps that are too large to look at by page */
 };
@@ -33,5 +33,7 @@ void smaps_close(struct smaps_files *files);
  */
 int smaps_read(struct smaps_files *files, struct memory_account *account,
 	       struct smaps_totals *totals);
+/* What smaps_rollup has of the totals. 0; -ESRCH. */
+int smaps_totals_read(struct smaps_files *files, struct smaps_totals *totals);
 /* What a map is, by the text that the kernel shows. Pure. */
 enum memory_source smaps_source(const char *name, uint64_t inode);

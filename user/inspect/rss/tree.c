@@ -38,6 +38,18 @@ static const struct kind_name kind_names[MEMORY_KINDS] = {
 	[MEMORY_BSS] = {NULL, "zero-initialised data (.bss)"},
 };
 
+static const struct kind_name allocator_kind_names[MEMORY_ALLOCATOR_KINDS] = {
+	[ALLOCATOR_USED] = {"in use", "other blocks"},
+	[ALLOCATOR_CACHED] = {"free", "in caches"},
+	[ALLOCATOR_FREE] = {"free", "in pages with blocks in use"},
+	[ALLOCATOR_DIRTY] = {"free", "free pages"},
+	[ALLOCATOR_MUZZY] = {"free", "free pages that the kernel may take"},
+	[ALLOCATOR_RETAINED] = {"free", "pages returned to the kernel"},
+	[ALLOCATOR_METADATA] = {NULL, "its structures"},
+	[ALLOCATOR_UNKNOWN] = {NULL, "could not be read"},
+	[MEMORY_ALLOCATOR_PYTHON] = {"in use", "large blocks of Python objects"},
+};
+
 void memory_node_free(struct memory_node *node)
 {
 	for (size_t i = 0; i < node->child_count; i++)
@@ -85,28 +97,61 @@ static int leaf_add(struct memory_node *node, const char *const path[],
 	if (!node)
 		return -ENOMEM;
 	node->size += (int64_t)sum->size;
+	node->own += (int64_t)sum->own;
 	node->virtual += sum->virtual;
 	node->count += sum->count;
 	return 0;
 }
 
-static int kinds_add(struct memory_node *root, const struct memory_account *account)
+static int kind_add(struct memory_node *root, const char *group, const struct kind_name *name,
+		    const struct memory_sum *sum)
+{
+	const char *const path[] = {group, name->parent ? name->parent : name->name,
+				    name->parent ? name->name : NULL, NULL};
+
+	return sum->virtual ? leaf_add(root, path, sum) : 0;
+}
+
+/* What a purge returns of an allocator's free pages is what is resident of them. */
+static int allocator_add(struct memory_node *root, const struct memory_account *account, size_t n,
+			 const struct allocator_type *type)
+{
+	const struct memory_sum *sums = &account->sums[MEMORY_ALLOCATOR(n, 0)];
+	int err = 0;
+
+	for (size_t i = 0; i < MEMORY_ALLOCATOR_KINDS && !err; i++)
+		err = kind_add(root, type->name, &allocator_kind_names[i], &sums[i]);
+	struct memory_node *node = (struct memory_node *)memory_node_child(root, type->name);
+	if (node) {
+		node->purge = type->purge;
+		node->trimmable = sums[ALLOCATOR_DIRTY].size + sums[ALLOCATOR_MUZZY].size;
+	}
+	return err;
+}
+
+static int kinds_add(struct memory_node *root, const struct memory_account *account,
+		     const struct memory_allocators *allocators)
 {
 	int err = 0;
 
-	for (unsigned int i = 0; i < MEMORY_KINDS && !err; i++) {
-		const struct kind_name *name = &kind_names[i];
-		const char *group = i <= MEMORY_PY_UNREAD ? "python"
-				    : i <= MEMORY_MAPPED  ? "malloc"
-				    : i == MEMORY_STACKS  ? "stacks"
-							  : "files";
-		const char *const path[] = {group, name->parent ? name->parent : name->name,
-					    name->parent ? name->name : NULL, NULL};
-
-		if (account->sums[i].virtual)
-			err = leaf_add(root, path, &account->sums[i]);
-	}
+	for (unsigned int i = 0; i < MEMORY_KINDS && !err; i++)
+		err = kind_add(root,
+			       i <= MEMORY_PY_UNREAD ? "python"
+			       : i <= MEMORY_MAPPED  ? "malloc"
+			       : i == MEMORY_STACKS  ? "stacks"
+						     : "files",
+			       &kind_names[i], &account->sums[i]);
+	for (size_t i = 0; i < allocators->count && !err; i++)
+		err = allocator_add(root, account, i, allocators->items[i].type);
 	return err;
+}
+
+/* Bytes of its own pages that no region has taken. */
+static uint64_t rest_own(const struct memory_map *map)
+{
+	uint64_t own = map->private_clean + map->private_dirty;
+
+	return lesser(own - lesser(own, map->taken_own), map->rss - map->taken);
 }
 
 /*
@@ -123,21 +168,23 @@ static int file_add(struct memory_node *root, const struct memory_map *map)
 	int is_memory = map->source == MEMORY_SHARED;
 	const struct {
 		const char *name;
-		uint64_t bytes;
+		uint64_t bytes, own;
 	} parts[] = {
-		{"private, dirty", own},
-		{"private, clean", is_cache || is_memory ? 0 : clean},
+		{"private, dirty", own, own},
+		{"private, clean", is_cache || is_memory ? 0 : clean, clean},
 		{"mapped here only",
-		 is_memory ? lesser(dirty - own, UINT64_MAX - clean) + clean : 0},
+		 is_memory ? lesser(dirty - own, UINT64_MAX - clean) + clean : 0, UINT64_MAX},
 		{"page cache, dirty",
-		 is_memory ? 0 : dirty - own + (is_cache ? map->shared_dirty : 0)},
+		 is_memory ? 0 : dirty - own + (is_cache ? map->shared_dirty : 0), dirty - own},
 		{"page cache, clean",
-		 is_cache ? lesser(clean, UINT64_MAX - map->shared_clean) + map->shared_clean : 0},
-		{"shared, dirty", is_cache ? 0 : map->shared_dirty},
-		{"shared, clean", is_cache ? 0 : map->shared_clean},
-		{"other", UINT64_MAX}, /* none, unless the map changed meanwhile */
+		 is_cache ? lesser(clean, UINT64_MAX - map->shared_clean) + map->shared_clean : 0,
+		 clean},
+		{"shared, dirty", is_cache ? 0 : map->shared_dirty, 0},
+		{"shared, clean", is_cache ? 0 : map->shared_clean, 0},
+		{"other", UINT64_MAX, UINT64_MAX}, /* none, unless the map changed meanwhile */
 	};
 	uint64_t left = map->rss - map->taken;
+	uint64_t left_own = rest_own(map);
 	int err = 0;
 
 	for (size_t i = 0; i < ARRAY_SIZE(parts) && !err; i++) {
@@ -145,7 +192,9 @@ static int file_add(struct memory_node *root, const struct memory_map *map)
 					    parts[i].name, NULL};
 		struct memory_sum sum = {.size = lesser(parts[i].bytes, left)};
 
+		sum.own = lesser(lesser(parts[i].own, sum.size), left_own);
 		left -= sum.size;
+		left_own -= sum.own;
 		if (sum.size)
 			err = leaf_add(root, path, &sum);
 	}
@@ -156,7 +205,7 @@ static int file_add(struct memory_node *root, const struct memory_map *map)
 static int rest_add(struct memory_node *root, const struct memory_map *map, const char *allocator,
 		    int64_t rest)
 {
-	const struct memory_sum sum = {.size = (uint64_t)rest};
+	const struct memory_sum sum = {.size = (uint64_t)rest, .own = rest_own(map)};
 	char name[NAME_BYTES];
 	const char *path[] = {NULL, NULL, NULL};
 
@@ -203,6 +252,7 @@ static void finish(struct memory_node *node, int depth)
 
 		finish(&node->children[i], depth + 1);
 		node->size += part->size;
+		node->own += part->own;
 		node->virtual += part->virtual;
 		node->count += depth > 1 ? part->count : 0;
 		has_virtual &= part->virtual != 0;
@@ -213,15 +263,19 @@ static void finish(struct memory_node *node, int depth)
 		qsort(node->children, node->child_count, sizeof(*node->children), node_compare);
 }
 
-int memory_tree_build(struct memory_node *root, const struct memory_account *account, uint64_t rss,
-		      uint64_t trimmable, const char *allocator)
+int memory_tree_build(struct memory_node *root, const struct memory_account *account,
+		      const struct smaps_totals *totals, uint64_t trimmable,
+		      const struct memory_allocators *allocators)
 {
 	struct memory_node tree = {.name = strdup("rss")}, *malloc_node;
-	int64_t unexplained = (int64_t)rss;
-	int err = tree.name ? kinds_add(&tree, account) : -ENOMEM;
+	int64_t unexplained = (int64_t)totals->rss;
+	int64_t unexplained_own = (int64_t)totals->own;
+	int err = tree.name ? kinds_add(&tree, account, allocators) : -ENOMEM;
 
-	for (unsigned int i = 0; i < MEMORY_KINDS; i++)
+	for (unsigned int i = 0; i < MEMORY_KINDS_ALL; i++) {
 		unexplained -= (int64_t)account->sums[i].size;
+		unexplained_own -= (int64_t)account->sums[i].own;
+	}
 	for (size_t i = 0; i < account->map_count && !err; i++) {
 		const struct memory_map *map = &account->maps[i];
 		int64_t rest = (int64_t)(map->rss - map->taken);
@@ -229,23 +283,27 @@ int memory_tree_build(struct memory_node *root, const struct memory_account *acc
 		if (rest <= 0)
 			continue;
 		unexplained -= rest;
-		err = rest_add(&tree, map, allocator, rest);
+		unexplained_own -= (int64_t)rest_own(map);
+		err = rest_add(&tree, map, allocators->unread, rest);
 	}
-	if (!err && unexplained) {
+	if (!err && (unexplained || unexplained_own)) {
 		struct memory_node *node = child(&tree, "changed while read");
 
-		if (node)
+		err = node ? 0 : -ENOMEM;
+		if (node) {
 			node->size = unexplained;
-		else
-			err = -ENOMEM;
+			node->own = unexplained_own;
+		}
 	}
 	if (err) {
 		memory_node_free(&tree);
 		return err;
 	}
 	malloc_node = (struct memory_node *)memory_node_child(&tree, "malloc");
-	if (malloc_node)
+	if (malloc_node) {
+		malloc_node->purge = "malloc_trim(0)";
 		malloc_node->trimmable = trimmable;
+	}
 	finish(&tree, 0);
 	*root = tree;
 	return 0;

@@ -38,8 +38,8 @@ struct following {
  * What a program defines holds itself: a function refers to its module's variables, and an object
  * to its type, whose methods do. These references would make one cycle of almost everything.
  */
-static int is_of_program(const struct graph *graph, uint32_t source, enum reference_kind kind,
-			 uint64_t slot)
+static bool is_of_program(const struct graph *graph, uint32_t source, enum reference_kind kind,
+			  uint64_t slot)
 {
 	return kind == REFERENCE_TYPE || (slot == graph->image->offsets.objects.function_globals &&
 					  (kind == REFERENCE_WORD || kind == REFERENCE_FIELD) &&
@@ -223,7 +223,7 @@ static int cycle_add(struct gathering *gathering, const uint32_t *members, uint3
 }
 
 /* Whether a cycle of the same entry retains the object. */
-static int is_inside(const struct gathering *gathering, uint32_t object, uint32_t entry)
+static bool is_inside(const struct gathering *gathering, uint32_t object, uint32_t entry)
 {
 	uint32_t at = gathering->retained->idom[object];
 

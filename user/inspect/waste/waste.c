@@ -29,8 +29,8 @@ static uint64_t text_hash(const struct values_text *text, uint32_t type)
 	return hash_u64(hash ^ last) ^ text->kind;
 }
 
-static int is_same(const struct searching *searching, const struct waste *entry, uint32_t type,
-		   const struct values_text *text)
+static bool is_same(const struct searching *searching, const struct waste *entry, uint32_t type,
+		    const struct values_text *text)
 {
 	struct values_text other;
 

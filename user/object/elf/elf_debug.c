@@ -155,7 +155,7 @@ static int read_link(Elf *elf, const char **name, uint32_t *checksum)
 	return 0;
 }
 
-static int has_checksum(int fd, uint32_t expected, off_t bytes_max)
+static bool has_checksum(int fd, uint32_t expected, off_t bytes_max)
 {
 	uLong checksum = crc32(0, NULL, 0);
 	off_t offset = 0;
@@ -176,8 +176,8 @@ static int has_checksum(int fd, uint32_t expected, off_t bytes_max)
 }
 
 /* Is it the file that the link means? One that is too large to be summed is, by its build id. */
-static int is_linked(const struct elf_debug *debug, uint32_t checksum, off_t bytes_max,
-		     const char *build_id)
+static bool is_linked(const struct elf_debug *debug, uint32_t checksum, off_t bytes_max,
+		      const char *build_id)
 {
 	char found[ELF_BUILD_ID_HEX_MAX];
 	struct stat st;

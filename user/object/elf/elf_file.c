@@ -29,6 +29,7 @@
 
 /* Private to the elf_file*.c files. */
 #define ELF_SOURCES 4 /* symbol sources, numbered as elf_symbol.source */
+#define PAGE_BYTES  4096ull
 
 struct elf_file {
 	unsigned int owners; /* in addition to the first */
@@ -93,18 +94,43 @@ int elf_file_offset(struct elf_file *file, uint64_t vaddr, uint64_t *offset)
 	return 0;
 }
 
-int elf_file_vaddr(struct elf_file *file, uint64_t offset, uint64_t *vaddr)
+/* The segment whose file part contains an offset; NULL: none. */
+static const GElf_Phdr *segment_at(const struct elf_file *file, uint64_t offset)
 {
 	for (size_t i = 0; i < file->segment_count; i++) {
 		const GElf_Phdr *segment = &file->segments[i];
 
 		if (segment->p_type == PT_LOAD && offset >= segment->p_offset &&
-		    offset - segment->p_offset < segment->p_filesz) {
-			*vaddr = offset - segment->p_offset + segment->p_vaddr;
-			return 0;
-		}
+		    offset - segment->p_offset < segment->p_filesz)
+			return segment;
 	}
-	return -ENOENT;
+	return NULL;
+}
+
+int elf_file_vaddr(struct elf_file *file, uint64_t offset, uint64_t *vaddr)
+{
+	const GElf_Phdr *segment = segment_at(file, offset);
+
+	if (!segment)
+		return -ENOENT;
+	*vaddr = offset - segment->p_offset + segment->p_vaddr;
+	return 0;
+}
+
+int elf_file_segment(const struct elf_file *file, uint64_t offset, struct elf_segment *out)
+{
+	const GElf_Phdr *segment = segment_at(file, offset);
+	uint64_t limit;
+
+	/* A file whose segments are not congruent cannot be mapped as they say. */
+	if (!segment || (segment->p_vaddr ^ segment->p_offset) % PAGE_BYTES ||
+	    __builtin_add_overflow(segment->p_vaddr, segment->p_filesz, &limit) ||
+	    __builtin_add_overflow(limit, PAGE_BYTES - 1, &limit))
+		return -ENOENT;
+	out->start = segment->p_vaddr - segment->p_vaddr % PAGE_BYTES;
+	out->limit = limit - limit % PAGE_BYTES;
+	out->offset = segment->p_offset - segment->p_offset % PAGE_BYTES;
+	return 0;
 }
 
 int elf_file_read(struct elf_file *file, uint64_t vaddr, void *out, size_t bytes)
@@ -128,7 +154,7 @@ int elf_file_read(struct elf_file *file, uint64_t vaddr, void *out, size_t bytes
 		else if (n == 0)
 			break; /* the file was truncated after it was opened */
 		else if (errno != EINTR)
-			return -errno;
+			return error_errno();
 	}
 	return (int)done;
 }
@@ -240,7 +266,7 @@ static int elf_debugdata_open(struct elf_debug *out, Elf *elf)
 		return -ENOENT;
 	int fd = memfd_create("debugdata", MFD_CLOEXEC);
 	if (fd < 0)
-		return -errno;
+		return error_errno();
 	int err = debugdata_unpack(data, fd) ?: elf_section_begin(&out->elf, fd, &bytes);
 	if (err)
 		close(fd);
@@ -293,7 +319,7 @@ int elf_file_open_apart(struct elf_file **out, int fd, int debug_fd)
 	return 0;
 }
 
-static int has_dwarf(Elf *elf)
+static bool has_dwarf(Elf *elf)
 {
 	GElf_Shdr header;
 
@@ -354,7 +380,7 @@ int elf_file_lacks_debug(struct elf_file *file, char build_id[ELF_BUILD_ID_HEX_M
 	       !elf_debug_alternate_id(fd == file->fd ? file->elf : file->debug.elf, build_id);
 }
 
-static int is_of(const struct elf_file *file, Elf *elf)
+static bool is_of(const struct elf_file *file, Elf *elf)
 {
 	char build_id[ELF_BUILD_ID_HEX_MAX];
 
@@ -394,7 +420,6 @@ static void elf_file_close_debug(struct elf_file *file)
 		elf_debug_close(&file->debugdata);
 }
 
-#define PAGE_BYTES  4096ull
 #define SONAME_MAX  4096u
 #define DYNAMIC_MAX 65536u /* entries: one per needed library, and about forty more */
 
@@ -621,7 +646,7 @@ static int elf_file_load_table(struct elf_file *file, int source)
 	return *err;
 }
 
-int elf_file_has_symtab(const struct elf_file *file)
+bool elf_file_has_symtab(const struct elf_file *file)
 {
 	/* Loading only fills a cache: the answer never changes. */
 	struct elf_file *cache = (struct elf_file *)file;
@@ -714,7 +739,7 @@ int elf_file_loaded_section(struct elf_file *file, size_t index, struct elf_sect
 	return -ENOENT;
 }
 
-int elf_file_is_executable(const struct elf_file *file)
+bool elf_file_is_executable(const struct elf_file *file)
 {
 	return file->executable;
 }

@@ -9,6 +9,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -53,7 +54,7 @@ int elf_file_fd(const struct elf_file *file);
 const char *elf_file_path(const struct elf_file *file);
 /* Lower-case hex of the build id, "" when the file has none. */
 const char *elf_file_build_id(const struct elf_file *file);
-int elf_file_has_symtab(const struct elf_file *file); /* its own or that of its debug file */
+bool elf_file_has_symtab(const struct elf_file *file); /* its own or that of its debug file */
 /*
  * Searches usr/lib/debug of another root (a container's) for the debug file, now and before all
  * other directories. root is a descriptor of that root, borrowed for the call; links are resolved
@@ -103,6 +104,13 @@ int elf_file_section(struct elf_file *file, const char *name, uint64_t *vaddr, u
 /* File offset of an address in a loaded segment. 0; -ENOENT: no segment's file part contains it. */
 int elf_file_offset(struct elf_file *file, uint64_t vaddr, uint64_t *offset);
 int elf_file_vaddr(struct elf_file *file, uint64_t offset, uint64_t *vaddr);
+/* What is loaded of a file as one mapping: whole pages, as the kernel maps them. */
+struct elf_segment {
+	uint64_t start, limit; /* vaddrs */
+	uint64_t offset;       /* of start */
+};
+/* The loaded segment whose file part contains an offset. 0, -ENOENT. */
+int elf_file_segment(const struct elf_file *file, uint64_t offset, struct elf_segment *out);
 /*
  * Copies up to bytes of the file's content at vaddr. Returns the number of bytes copied, which may
  * be 0, or -errno.
@@ -120,7 +128,7 @@ int elf_file_tls(struct elf_file *file, uint64_t *block_bytes);
  * An executable rather than a shared library: ET_EXEC, DF_1_PIE, or a PT_INTERP without soname
  * (libc.so.6 has one).
  */
-int elf_file_is_executable(const struct elf_file *file);
+bool elf_file_is_executable(const struct elf_file *file);
 /*
  * vaddr of the GOT slot whose relocation is ARCH_MODULE (util/arch.h) for the file's own TLS block
  * (the module id that __tls_get_addr takes). 0 or -ENOENT.

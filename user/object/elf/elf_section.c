@@ -2,6 +2,7 @@
 #include "object/elf/elf_section.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -73,7 +74,7 @@ static int check_names(Elf *elf)
 }
 
 /* Whether sections of this type are loaded completely. */
-static int is_table(uint32_t type)
+static bool is_table(uint32_t type)
 {
 	switch (type) {
 	case SHT_SYMTAB:
@@ -128,10 +129,10 @@ static int file_begin(Elf **out, int fd, uint64_t *file_bytes, int relocatable)
 	struct stat st;
 
 	if (fstat(fd, &st))
-		return -errno;
+		return error_errno();
 	ssize_t n = pread(fd, &header, sizeof(header), 0);
 	if (n < 0)
-		return -errno;
+		return error_errno();
 	if ((size_t)n < sizeof(header))
 		return error_set(-ENOEXEC, "not an ELF file");
 	int err = check_header(&header, (uint64_t)st.st_size, relocatable);

@@ -6,6 +6,7 @@
 #include "object/elf/elf_symbols.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -56,7 +57,7 @@ void elf_symbols_free(struct elf_symbols *table)
 	*table = (struct elf_symbols){0};
 }
 
-static int is_function(const GElf_Sym *symbol)
+static bool is_function(const GElf_Sym *symbol)
 {
 	unsigned type = GELF_ST_TYPE(symbol->st_info);
 
@@ -160,7 +161,7 @@ static int index_names(struct elf_symbols *table)
 }
 
 /* Whether a linker would bind the unversioned name to this symbol. */
-static int is_preferred(const struct elf_symbols *table, uint32_t index, const GElf_Sym *symbol)
+static bool is_preferred(const struct elf_symbols *table, uint32_t index, const GElf_Sym *symbol)
 {
 	GElf_Versym version;
 

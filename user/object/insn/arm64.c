@@ -29,7 +29,7 @@ static inline uint32_t a64_word(const uint8_t *code)
 	return word;
 }
 
-static inline int a64_is(uint32_t word, uint32_t mask, uint32_t value)
+static inline bool a64_is(uint32_t word, uint32_t mask, uint32_t value)
 {
 	return (word & mask) == value;
 }
@@ -150,8 +150,8 @@ static int add_step(struct machine_frame *frame, uint32_t word)
 	return 1;
 }
 
-int arm64_frame_step(struct machine_frame *frame, const cs_insn *insn,
-		     const struct inline_insn *decoded)
+static int arm64_frame_step(struct machine_frame *frame, const cs_insn *insn,
+			    const struct inline_insn *decoded)
 {
 	uint32_t word = a64_word(insn->bytes);
 	int is_call = decoded->op == INLINE_CALL || decoded->op == INLINE_CALL_SLOT;
@@ -233,7 +233,7 @@ static int memory_take(struct operand *operand, struct abi_usdt_argument *out)
 	return text_take(operand, "]");
 }
 
-int arm64_operand_take(struct operand *operand, struct abi_usdt_argument *out)
+static int arm64_operand_take(struct operand *operand, struct abi_usdt_argument *out)
 {
 	uint8_t width;
 
@@ -554,7 +554,7 @@ static int store_follows(const uint8_t *code, size_t bytes, uint32_t reg)
 	return 0;
 }
 
-static int is_pool(const uint8_t *code, size_t bytes, struct machine_found *out)
+static bool is_pool(const uint8_t *code, size_t bytes, struct machine_found *out)
 {
 	uint32_t word = a64_word(code);
 
@@ -567,7 +567,7 @@ static int is_pool(const uint8_t *code, size_t bytes, struct machine_found *out)
 }
 
 /* mul, umull, and add of a register and twice itself */
-static int is_triple(uint32_t word)
+static bool is_triple(uint32_t word)
 {
 	return a64_is(word, 0x7fe0fc00, 0x1b007c00) || a64_is(word, 0xffe0fc00, 0x9ba07c00) ||
 	       (a64_is(word, 0x7fe0fc00, 0x0b000400) &&
@@ -590,8 +590,8 @@ static int test_follows(const uint8_t *code, size_t bytes, uint32_t reg)
  * Where a flag is read the address of its page, of the interpreter's state or of a structure that
  * begins shortly before it is in a register, often since long before.
  */
-static int is_reader(const uint8_t *code, size_t bytes, const struct inline_address *flag,
-		     struct machine_found *out)
+static bool is_reader(const uint8_t *code, size_t bytes, const struct inline_address *flag,
+		      struct machine_found *out)
 {
 	uint32_t word = a64_word(code);
 	uint64_t offset = load_offset(word);
@@ -606,8 +606,8 @@ static int is_reader(const uint8_t *code, size_t bytes, const struct inline_addr
 	return 1;
 }
 
-static int is_found(enum machine_look what, const uint8_t *code, size_t bytes,
-		    const struct inline_address *flag, struct machine_found *out)
+static bool is_found(enum machine_look what, const uint8_t *code, size_t bytes,
+		     const struct inline_address *flag, struct machine_found *out)
 {
 	uint32_t word = a64_word(code);
 

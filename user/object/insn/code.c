@@ -102,7 +102,7 @@ size_t inline_code_start_above(const struct inline_image *image, uint64_t vaddr)
 	return first_from(image->starts, sizeof(*image->starts), image->start_count, vaddr + 1);
 }
 
-int inline_code_is_start(const struct inline_code *code, uint64_t vaddr)
+bool inline_code_is_start(const struct inline_code *code, uint64_t vaddr)
 {
 	size_t above = inline_code_start_above(code->image, vaddr);
 
@@ -179,7 +179,7 @@ size_t inline_code_jump(const struct inline_code *code, uint64_t vaddr)
 }
 
 /* Bytes that only look like a short jump, inside another instruction, count too. */
-static int is_short_target(const struct inline_range *text, uint64_t offset)
+static bool is_short_target(const struct inline_range *text, uint64_t offset)
 {
 	for (int distance = INT8_MIN; distance <= INT8_MAX; distance++) {
 		uint64_t at = offset - SHORT_JUMP_BYTES - (uint64_t)(int64_t)distance;
@@ -193,7 +193,7 @@ static int is_short_target(const struct inline_range *text, uint64_t offset)
 	return 0;
 }
 
-int inline_code_is_jumped_to(struct inline_code *code, uint64_t vaddr)
+bool inline_code_is_jumped_to(struct inline_code *code, uint64_t vaddr)
 {
 	const struct inline_range *text = &code->image->text;
 	uint64_t offset = vaddr - text->vaddr;

@@ -9,6 +9,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -77,7 +78,7 @@ size_t inline_code_jump(const struct inline_code *code, uint64_t vaddr);
  * Is vaddr, in any function, reached by long jumps and branches only: by no short one, and not from
  * the instruction before it?
  */
-int inline_code_is_jumped_to(struct inline_code *code, uint64_t vaddr);
+bool inline_code_is_jumped_to(struct inline_code *code, uint64_t vaddr);
 /* The start of the function's body: follows vaddr through functions that are only a jump. */
 uint64_t inline_code_body(struct inline_code *code, uint64_t vaddr);
 /* Index of the first of the image's starts that is above vaddr. */
@@ -89,4 +90,4 @@ size_t inline_code_start_above(const struct inline_image *image, uint64_t vaddr)
 int inline_code_range(const struct inline_image *image, uint64_t vaddr, uint64_t *start,
 		      uint64_t *end);
 /* Does a function begin at vaddr? */
-int inline_code_is_start(const struct inline_code *code, uint64_t vaddr);
+bool inline_code_is_start(const struct inline_code *code, uint64_t vaddr);

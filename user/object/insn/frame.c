@@ -30,7 +30,7 @@ static void path_add(struct frame_search *search, uint64_t target, uint64_t vadd
 }
 
 /* Has the function set up a frame pointer, on every way? */
-static int is_framed(const struct machine_frame *frame)
+static bool is_framed(const struct machine_frame *frame)
 {
 	return frame->saved && frame->returned && !frame->branched &&
 	       frame->pointer >= frame->saved && frame->pointer >= frame->returned;

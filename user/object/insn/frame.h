@@ -33,12 +33,3 @@ struct machine_frame {
  */
 void machine_frame_find(struct inline_decoder *decoder, const uint8_t *code, size_t count,
 			uint64_t vaddr, struct abi_frame *out);
-
-/*
- * The effect of an instruction (struct machine.frame_step). 0; -1: what it does to the stack
- * pointer or to the link register is not understood.
- */
-int x86_frame_step(struct machine_frame *frame, const cs_insn *insn,
-		   const struct inline_insn *decoded);
-int arm64_frame_step(struct machine_frame *frame, const cs_insn *insn,
-		     const struct inline_insn *decoded);

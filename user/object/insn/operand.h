@@ -8,6 +8,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -27,13 +28,6 @@ struct operand {
 	const char *text, *end;
 	const struct usdt_symbols *symbols; /* or NULL */
 };
-
-/*
- * Take an operand (struct machine.operand_take): out->bytes is that of the argument, and becomes
- * that of its register if that has fewer. 0: not understood.
- */
-int x86_operand_take(struct operand *operand, struct abi_usdt_argument *out);
-int arm64_operand_take(struct operand *operand, struct abi_usdt_argument *out);
 
 static inline int operand_starts(const struct operand *operand, const char *prefix)
 {
@@ -85,7 +79,7 @@ static inline int number_take(struct operand *operand, long long *value)
 }
 
 /* The operand is a register of so many bytes. 1. */
-static inline int operand_is_register(struct abi_usdt_argument *out, uint8_t bytes)
+static inline bool operand_is_register(struct abi_usdt_argument *out, uint8_t bytes)
 {
 	out->kind = ABI_USDT_REGISTER;
 	if (bytes < out->bytes)

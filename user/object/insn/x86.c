@@ -16,13 +16,17 @@
 #define NAME_MAX_BYTES 128 /* of a variable's name, with its NUL */
 #define SHORT          8   /* bytes of a register's name, with its NUL */
 
-static int is_register(const cs_x86_op *operand, x86_reg number)
+static bool is_register(const cs_x86_op *operand, x86_reg number)
 {
 	return operand->type == X86_OP_REG && operand->reg == number;
 }
 
-int x86_frame_step(struct machine_frame *frame, const cs_insn *insn,
-		   const struct inline_insn *decoded)
+/*
+ * The effect of an instruction (struct machine.frame_step). 0; -1: what it does to the stack
+ * pointer or to the link register is not understood.
+ */
+static int x86_frame_step(struct machine_frame *frame, const cs_insn *insn,
+			  const struct inline_insn *decoded)
 {
 	const cs_x86_op *operands = insn->detail->x86.operands;
 
@@ -193,7 +197,11 @@ static int memory_take(struct operand *operand, struct abi_usdt_argument *out)
 	       text_take(operand, "(%rip)");
 }
 
-int x86_operand_take(struct operand *operand, struct abi_usdt_argument *out)
+/*
+ * Take an operand (struct machine.operand_take): out->bytes is that of the argument, and becomes
+ * that of its register if that has fewer. 0: not understood.
+ */
+static int x86_operand_take(struct operand *operand, struct abi_usdt_argument *out)
 {
 	uint8_t width = 8;
 
@@ -347,8 +355,8 @@ static int displacement_follows(const struct inline_range *text, size_t index, u
  * structure that holds it? *before: bytes of the instruction before the operand, without a REX
  * prefix.
  */
-static int is_operand(const struct inline_range *text, size_t index,
-		      const struct inline_address *flag, unsigned *before)
+static bool is_operand(const struct inline_range *text, size_t index,
+		       const struct inline_address *flag, unsigned *before)
 {
 	const uint8_t *code = text->code + index;
 	uint64_t wanted = flag->slot ? flag->slot : (uint64_t)flag->offset, target;
@@ -374,7 +382,7 @@ static int is_operand(const struct inline_range *text, size_t index,
 }
 
 /* May the byte be the last one before an operand that is_operand() knows? Few are. */
-static int may_precede(uint8_t byte)
+static bool may_precede(uint8_t byte)
 {
 	return (byte & 0xc7) == 5 || (byte & 0xf8) == 0xc0 || (byte & 0xf8) == 0xb8;
 }

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "util/clock.h"
+#include "util/error.h"
 #include "util/regular.h"
 
 #define PIECE_BYTES 65536
@@ -21,7 +22,7 @@ int perfmap_follow_new(struct perfmap_follow **out, int fd, int is_jitdump, int 
 	char path[40];
 
 	if (!follow || regular_stat(fd, &st)) {
-		int err = follow ? -errno : -ENOMEM;
+		int err = follow ? error_errno() : -ENOMEM;
 
 		free(follow);
 		close(fd);
@@ -97,7 +98,7 @@ static void follow_restart(struct perfmap_follow *follow)
  * Whether the file was truncated since the last read, even if it has grown to the same length
  * again.
  */
-static int was_truncated(const struct perfmap_follow *follow)
+static bool was_truncated(const struct perfmap_follow *follow)
 {
 	char now[sizeof(follow->tail)];
 	struct stat st;
@@ -151,7 +152,7 @@ int perfmap_follow_read(struct perfmap_follow *follow, struct perfmap_process *p
 	follow->dirty = n > 0;
 	follow->mapped_only &= n > 0;
 	if (n < 0 && !err)
-		err = -errno;
+		err = error_errno();
 	if (err && err != -ENOMEM) {
 		follow->failed = err;
 		err = 0;

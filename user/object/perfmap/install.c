@@ -132,13 +132,13 @@ static int acl_set(int fd, uint32_t uid)
 		  {MASK, READ | WRITE, UINT32_MAX},
 		  {OTHER, READ, UINT32_MAX}}};
 
-	return fsetxattr(fd, "system.posix_acl_access", &acl, sizeof(acl), 0) ? -errno : 0;
+	return fsetxattr(fd, "system.posix_acl_access", &acl, sizeof(acl), 0) ? error_errno() : 0;
 }
 
 static int access_grant(int fd, uint32_t uid)
 {
 	if (fchmod(fd, 0644))
-		return -errno;
+		return error_errno();
 	int err = uid == geteuid() ? 0 : acl_set(fd, uid);
 	if (err)
 		log_debug("no access entry for user %u: %s", uid, strerror(-err));
@@ -157,7 +157,7 @@ static void file_take(int fd, const struct stat *st, uint32_t uid)
 		return;
 	err = acl_set(fd, uid);
 	if (!err && fchown(fd, geteuid(), (gid_t)-1))
-		err = -errno;
+		err = error_errno();
 	if (err)
 		log_debug("the map stays user %u's: %s", uid, strerror(-err));
 }
@@ -233,7 +233,7 @@ struct replaced {
 	struct stat file;
 };
 
-static int is_open(void *context)
+static bool is_open(void *context)
 {
 	const struct replaced *replaced = context;
 
@@ -253,7 +253,7 @@ static int place_write(struct perfmap_place *place, const struct buffer *text,
 		return err;
 	err = access_grant(outfile_fd(file), replaced->places->uid)
 	      ?: outfile_write(file, text->data, text->size)
-	      ?: (fstat(outfile_fd(file), &st) ? -errno : 0);
+	      ?: (fstat(outfile_fd(file), &st) ? error_errno() : 0);
 	if (err) {
 		outfile_discard(file);
 		return err;
@@ -284,7 +284,7 @@ static int lines_append(struct perfmap_place *place, int fd, struct perfmap_miss
 	if (missing->partial && writers->count)
 		return append_refuse(place, missing->count,
 				     "the process is in the middle of a line");
-	int err = fstat(fd, &st) ? -errno : 0;
+	int err = fstat(fd, &st) ? error_errno() : 0;
 	if (!err && (st.st_size + text->size) % COPY_BYTES == 0)
 		err = buffer_append(text, "\n", 1);
 	err = err ?: descriptor_write(fd, text->data, text->size);
@@ -333,7 +333,8 @@ static int place_install(struct perfmap_places *places, struct perfmap_place *pl
 	if (fd == -ENOENT)
 		return place_write(place, text, &replaced);
 	if (fd < 0 || fstat(fd, st))
-		return error_set(fd < 0 ? fd : -errno, "%s: %s", place->shown, error_reason(fd));
+		return error_set(fd < 0 ? fd : error_errno(), "%s: %s", place->shown,
+				 error_reason(fd));
 	replaced.existed = 1;
 	struct writers writers = writers_find(places->pid, place->name, st);
 	int ours = place->ours && st->st_dev == place->device && st->st_ino == place->inode &&

@@ -70,7 +70,7 @@ static int copy_make(const void *image, size_t bytes, int *relocatable)
 	*relocatable = header.e_type == ET_REL;
 	int fd = memfd_create("jit image", MFD_CLOEXEC);
 	if (fd < 0)
-		return -errno;
+		return error_errno();
 	/*
 	 * An object file is marked as a library to pass those checks: only sections and symbols are
 	 * read.
@@ -78,7 +78,7 @@ static int copy_make(const void *image, size_t bytes, int *relocatable)
 	if (write(fd, image, bytes) != (ssize_t)bytes ||
 	    (*relocatable && pwrite(fd, &type, sizeof(type), offsetof(Elf64_Ehdr, e_type)) !=
 				     (ssize_t)sizeof(type))) {
-		int err = errno ? -errno : -EIO;
+		int err = errno ? error_errno() : -EIO;
 
 		close(fd);
 		return err;

@@ -2,9 +2,11 @@
 #include "object/perfmap/jitdump.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "util/arch.h"
 #include "util/error.h"
 
 #define MAGIC   0x4a695444u
@@ -65,7 +67,7 @@ pid_t jitdump_writer(const char *path)
 		       : -1;
 }
 
-static int range_is_bad(uint64_t address, uint64_t bytes)
+static bool range_is_bad(uint64_t address, uint64_t bytes)
 {
 	return !bytes || address + bytes < address;
 }
@@ -312,4 +314,39 @@ int jitdump_read(struct jitdump *jitdump, const void *data, size_t bytes, jitdum
 		bytes -= taken;
 	}
 	return err;
+}
+
+int jitdump_header_put(struct buffer *out, pid_t pid, uint64_t time_ns)
+{
+	struct jitdump_file_header header = {
+		.magic = MAGIC,
+		.version = VERSION,
+		.total_size = sizeof(header),
+		.machine = ARCH_ELF,
+		.pid = (uint32_t)pid,
+		.timestamp = time_ns,
+	};
+
+	return buffer_append(out, &header, sizeof(header));
+}
+
+int jitdump_load_put(struct buffer *out, pid_t pid, uint64_t index, const struct jitdump_code *code)
+{
+	uint64_t head_bytes = sizeof(struct record_load) + code->name_bytes + 1;
+	struct record_load load = {
+		.prefix = {.id = RECORD_LOAD, .timestamp = code->time_ns},
+		.pid = (uint32_t)pid,
+		.tid = (uint32_t)pid,
+		.vma = code->address,
+		.code_addr = code->address,
+		.code_size = code->bytes,
+		.code_index = index,
+	};
+
+	if (code->bytes > UINT32_MAX - head_bytes)
+		return -E2BIG;
+	load.prefix.total_size = (uint32_t)(head_bytes + code->bytes);
+	return buffer_append(out, &load, sizeof(load))
+		       ?: buffer_append(out, code->name, code->name_bytes)
+		       ?: buffer_append(out, "", 1);
 }

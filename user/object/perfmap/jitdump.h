@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decoder of jitdump files (tools/perf/Documentation/jitdump-specification.txt), version 1,
- * little-endian. Pure and incremental: input may be split at any byte. Only the part of a record
- * that names code is kept; the code itself is skipped.
+ * Decoder and encoder of jitdump files (tools/perf/Documentation/jitdump-specification.txt),
+ * version 1, little-endian. Pure. The decoder is incremental: input may be split at any byte. Only
+ * the part of a record that names code is kept; the code itself is skipped.
  *
  * A writer that forks with records in its buffer (CPython) leaves a part of a record in the file:
  * parent and child share the offset, both write the buffer, and it begins where the last write has
@@ -16,6 +16,7 @@
 #include <sys/types.h>
 
 #include "object/perfmap/text.h"
+#include "util/buffer.h"
 
 #define JITDUMP_HEAD_BYTES 72u /* the longest record head that is read */
 #define JITDUMP_HEAD_MAX   (JITDUMP_HEAD_BYTES + PERFMAP_NAME_MAX)
@@ -54,3 +55,13 @@ struct jitdump {
 /* 0; -EPROTO: not a jitdump; or what the callback returned. */
 int jitdump_read(struct jitdump *jitdump, const void *data, size_t bytes, jitdump_code_fn code,
 		 void *context);
+
+/* Appends the header of a jitdump that process pid writes. 0, -ENOMEM. */
+int jitdump_header_put(struct buffer *out, pid_t pid, uint64_t time_ns);
+/*
+ * Appends a record of new code in process pid, whose main thread stands for the one that made it:
+ * head, name and NUL; code->bytes bytes of code must follow. index: a different one for each record
+ * of a file. 0; -E2BIG: more than a record can have; -ENOMEM.
+ */
+int jitdump_load_put(struct buffer *out, pid_t pid, uint64_t index,
+		     const struct jitdump_code *code);

@@ -9,6 +9,7 @@
 
 #include "object/perfmap/follow.h"
 #include "object/perfmap/text.h"
+#include "util/error.h"
 
 #define PIECE_BYTES 65536
 
@@ -35,7 +36,7 @@ static int lines_read(struct perfmap_table *lines, int fd, int *partial)
 			      : perfmap_text_read(text, piece, n, line_take, lines);
 	}
 	if (!err && n < 0)
-		err = -errno;
+		err = error_errno();
 	*partial = !err && text->held;
 	free(text);
 	return err;

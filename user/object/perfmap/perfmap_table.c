@@ -246,7 +246,7 @@ static int entries_clear_range(struct entries *entries, uint64_t start, uint64_t
 }
 
 /* Removes the entries for which keep() returns 0; returns their number. */
-static size_t entries_filter(struct entries *entries, int (*keep)(struct perfmap_entry *, void *),
+static size_t entries_filter(struct entries *entries, bool (*keep)(struct perfmap_entry *, void *),
 			     void *context)
 {
 	size_t before = entries->count, chunks = 0;
@@ -431,8 +431,8 @@ int perfmap_table_copy(struct perfmap_table *table, const struct perfmap_table *
 	return err;
 }
 
-static size_t table_filter(struct perfmap_table *table, int (*keep)(struct perfmap_entry *, void *),
-			   void *context)
+static size_t table_filter(struct perfmap_table *table,
+			   bool (*keep)(struct perfmap_entry *, void *), void *context)
 {
 	size_t removed = entries_filter(&table->entries, keep, context);
 
@@ -440,7 +440,7 @@ static size_t table_filter(struct perfmap_table *table, int (*keep)(struct perfm
 	return removed;
 }
 
-static int origin_differs(struct perfmap_entry *entry, void *context)
+static bool origin_differs(struct perfmap_entry *entry, void *context)
 {
 	return entry->origin != *(const uint32_t *)context;
 }
@@ -459,7 +459,7 @@ struct expiry {
 	int late;
 };
 
-static int is_mapped(struct perfmap_entry *entry, void *context)
+static bool is_mapped(struct perfmap_entry *entry, void *context)
 {
 	struct expiry *expiry = context;
 
@@ -470,7 +470,7 @@ static int is_mapped(struct perfmap_entry *entry, void *context)
 	if (expiry->at < expiry->count && expiry->ranges[expiry->at].start < entry->end)
 		entry->mapped = 1;
 	else if (entry->mapped && entry->time_ns < expiry->time_ns)
-		return entry->gone = expiry->late;
+		return (entry->gone = expiry->late) != 0;
 	return 1;
 }
 

@@ -112,9 +112,18 @@ int perfmaps_add(struct perfmaps *maps, uint32_t tgid, struct perfmap_process **
 	return 0;
 }
 
+static void code_tell(struct perfmap_process *process, const struct jitdump_code *code)
+{
+	const struct perfmaps_hooks *hooks = &process->maps->hooks;
+
+	if (hooks->code_added)
+		hooks->code_added(hooks->context, process, code);
+}
+
 int perfmap_process_add(struct perfmap_process *process, uint64_t start, uint64_t bytes,
 			const char *name, size_t name_bytes, const struct perfmap_entry *entry)
 {
+	uint64_t version = perfmap_table_version(process->table);
 	int err = -EINVAL;
 
 	do
@@ -129,6 +138,12 @@ int perfmap_process_add(struct perfmap_process *process, uint64_t start, uint64_
 	if (err == -EINVAL || err == -ENOSPC) {
 		process->refused++;
 		err = 0;
+	} else if (!err && perfmap_table_version(process->table) != version) {
+		code_tell(process, &(struct jitdump_code){.address = start,
+							  .bytes = bytes,
+							  .time_ns = entry->time_ns,
+							  .name = name,
+							  .name_bytes = name_bytes});
 	}
 	return err;
 }
@@ -144,7 +159,7 @@ static int code_add(struct perfmap_process *process, const struct jitdump_code *
 				   code->name_bytes, &entry);
 }
 
-static int code_is_known(const struct perfmap_process *process, const struct jitdump_code *code)
+static bool code_is_known(const struct perfmap_process *process, const struct jitdump_code *code)
 {
 	const struct perfmap_entry *known = perfmap_table_find(process->table, code->address);
 	const char *name = known ? perfmap_table_name(process->table, known) : NULL;
@@ -155,8 +170,8 @@ static int code_is_known(const struct perfmap_process *process, const struct jit
 }
 
 /* Does the process have the memory that another one had at that time? */
-static int has_memory_of(const struct perfmap_process *process,
-			 const struct perfmap_process *ancestor, uint64_t time_ns)
+static bool has_memory_of(const struct perfmap_process *process,
+			  const struct perfmap_process *ancestor, uint64_t time_ns)
 {
 	for (int i = 0; process && i < GENERATIONS_MAX; i++) {
 		if (process == ancestor)

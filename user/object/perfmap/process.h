@@ -69,6 +69,12 @@ struct perfmaps_hooks {
 	/* It has forked or executed a program, which is applied next: reads what it has written. */
 	void (*process_changes)(void *context, struct perfmap_process *process);
 	/*
+	 * The process has an entry that it did not have. That of a forked child's parent as of the
+	 * fork are not told again. code and its name: until it returns. NULL: not wanted.
+	 */
+	void (*code_added)(void *context, struct perfmap_process *process,
+			   const struct jitdump_code *code);
+	/*
 	 * The process was added by a fork, has executed a program, or has ended; type: EVENT_FORK,
 	 * EVENT_EXEC, EVENT_EXIT.
 	 */

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "object/elf/elf_section.h"
+#include "object/symbols/fetch_program.h"
 #include "proc/child.h"
 #include "util/clock.h"
 #include "util/descriptor.h"
@@ -41,21 +42,46 @@ struct fetch_result {
 /* All files of a session, of which there are as many as servers have and the target maps. */
 #define TOTAL_MAX (8ull << 30)
 
-/* libdebuginfod's interface: debuginfod_find_debuginfo(3). */
-struct library {
-	void *(*begin)(void);
+/*
+ * libdebuginfod's interface: debuginfod_find_debuginfo(3). Without the library, client is NULL and
+ * debuginfod-find is run for each file.
+ */
+struct fetcher {
+	void *client;
 	int (*find)(void *client, const unsigned char *build_id, int bytes, char **path);
 };
 
-static int library_open(struct library *library)
+/* dlopen(), or NULL: a static tracer has none, since a library would bring a libc of its own. */
+static void *(*library_opener(void))(const char *, int)
 {
-	void *handle = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
+	void *(*open)(const char *, int);
+
+	*(void **)&open = dlsym(RTLD_DEFAULT, "dlopen");
+	return open;
+}
+
+/* 0; -ELIBACC: it is not here; -errno. */
+static int library_open(struct fetcher *fetcher)
+{
+	void *(*open)(const char *, int) = library_opener();
+	void *(*begin)(void);
+	void *handle = open ? open(LIBRARY, RTLD_NOW | RTLD_LOCAL) : NULL;
 
 	if (!handle)
 		return -ELIBACC;
-	*(void **)&library->begin = dlsym(handle, "debuginfod_begin");
-	*(void **)&library->find = dlsym(handle, "debuginfod_find_debuginfo");
-	return library->begin && library->find ? 0 : -ELIBBAD;
+	*(void **)&begin = dlsym(handle, "debuginfod_begin");
+	*(void **)&fetcher->find = dlsym(handle, "debuginfod_find_debuginfo");
+	if (!begin || !fetcher->find)
+		return -ELIBBAD;
+	fetcher->client = begin();
+	return fetcher->client ? 0 : -ENOMEM;
+}
+
+static int fetcher_open(struct fetcher *fetcher)
+{
+	int err = library_open(fetcher);
+
+	return err == -ELIBACC && fetch_program_is_there() ? 0 : err;
 }
 
 static int environment_set(const char *urls)
@@ -82,7 +108,7 @@ static int files_limit(uint64_t left)
 	if (!largest || largest > left)
 		largest = left;
 	limit.rlim_cur = limit.rlim_max = largest;
-	return setrlimit(RLIMIT_FSIZE, &limit) ? -errno : 0;
+	return setrlimit(RLIMIT_FSIZE, &limit) ? error_errno() : 0;
 }
 
 /* fd: -1 for none. */
@@ -96,8 +122,7 @@ static int result_send(uint32_t number, int result, int fd)
 }
 
 /* Returns a descriptor, or -errno. *left: bytes that may still be fetched. */
-static int file_find(const struct library *library, void *client, const char *build_id,
-		     uint64_t *left)
+static int file_find(const struct fetcher *fetcher, const char *build_id, uint64_t *left)
 {
 	char *path = NULL;
 	struct stat st;
@@ -106,7 +131,9 @@ static int file_find(const struct library *library, void *client, const char *bu
 	if (err)
 		return err;
 	/* A length of 0 says that it is in hex. */
-	fd = library->find(client, (const unsigned char *)build_id, 0, &path);
+	fd = fetcher->client
+		     ? fetcher->find(fetcher->client, (const unsigned char *)build_id, 0, &path)
+		     : fetch_program_find(build_id);
 	free(path);
 	if (fd >= 0 && !fstat(fd, &st))
 		*left -= (uint64_t)st.st_size < *left ? (uint64_t)st.st_size : *left;
@@ -117,25 +144,20 @@ static int file_find(const struct library *library, void *client, const char *bu
 static void fetch_child_run(void *urls, int socket, pid_t parent)
 {
 	struct fetch_question question;
-	struct library library = {0};
+	struct fetcher fetcher = {0};
 	uint64_t left = TOTAL_MAX;
 	int err = environment_set(urls);
-	void *client = NULL;
 
 	err = err ?: child_confine("tracer-fetch", socket, parent);
 	if (err)
 		_exit(1);
-	err = library_open(&library);
-	if (!err) {
-		client = library.begin();
-		err = client ? 0 : -ENOMEM;
-	}
+	err = fetcher_open(&fetcher);
 	signal(SIGXFSZ, SIG_IGN);
 	if (result_send(0, err, -1) || err)
 		_exit(1);
 	while (recv(CHILD_SOCKET, &question, sizeof(question), 0) == sizeof(question)) {
 		question.build_id[sizeof(question.build_id) - 1] = '\0';
-		int fd = file_find(&library, client, question.build_id, &left);
+		int fd = file_find(&fetcher, question.build_id, &left);
 		err = result_send(question.number, fd < 0 ? fd : 0, fd);
 		descriptor_close(fd);
 		if (err)
@@ -187,7 +209,8 @@ static int begin_wait(struct fetch *fetch)
 		return error_set(-EIO, "the process that fetches debug files does not begin");
 	descriptor_close(fd);
 	if (answer.result == -ELIBACC)
-		return error_set(-ELIBACC, "libdebuginfod.so.1 is not installed");
+		return error_set(-ELIBACC, "%sdebuginfod-find is not installed",
+				 library_opener() ? LIBRARY " or " : "");
 	return answer.result ? error_set(answer.result, "libdebuginfod cannot be used") : 0;
 }
 
@@ -223,7 +246,7 @@ int fetch_ask(struct fetch *fetch, uint32_t number, const char *build_id)
 		sent = send(fetch->socket, &question, sizeof(question),
 			    MSG_NOSIGNAL | MSG_DONTWAIT);
 	while (sent < 0 && errno == EINTR);
-	return sent < 0 ? -errno : 0;
+	return sent < 0 ? error_errno() : 0;
 }
 
 int fetch_answer(struct fetch *fetch, uint64_t until_ns, uint32_t *number, int *fd)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A child process that fetches debug files from debuginfod servers, by libdebuginfod: it may wait
- * for the network and start threads, which the tracer may not. It has no capabilities, and no
- * descriptor but its socket. The library is loaded there, so that nobody else needs it. What is
- * fetched stays in the cache that all clients of debuginfod share.
+ * A child process that fetches debug files from debuginfod servers, by libdebuginfod or else
+ * debuginfod-find: it may wait for the network and start threads, which the tracer may not. It has
+ * no capabilities, and no descriptor but its socket. The library is loaded there, so that nobody
+ * else needs it. What is fetched stays in the cache that all clients of debuginfod share.
  *
  * Fork it before the privileges are dropped, which also forbids it the network.
  */
@@ -14,7 +14,7 @@
 struct fetch;
 
 /*
- * urls: servers, as in $DEBUGINFOD_URLS. 0; -ELIBACC: the library is not installed; -errno, all
+ * urls: servers, as in $DEBUGINFOD_URLS. 0; -ELIBACC: neither is installed; -errno, all
  * with error_set(). fetch_free(NULL) is legal.
  */
 int fetch_new(struct fetch **out, const char *urls);

@@ -65,7 +65,7 @@ static struct file **bucket_of(struct files *files, const struct process_map *ma
 	return &files->buckets[hash_u64(map->inode ^ hash_u64(device)) % BUCKETS];
 }
 
-static int is_same(const struct file *file, const struct process_map *map)
+static bool is_same(const struct file *file, const struct process_map *map)
 {
 	struct stat st;
 

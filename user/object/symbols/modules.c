@@ -54,7 +54,7 @@ static int module_take(struct modules *modules, size_t at, const struct process_
 }
 
 /* Some JITs map their code twice, through a memfd. */
-static int is_code_of_jit(const struct module *module)
+static bool is_code_of_jit(const struct module *module)
 {
 	static const char *const kernels[] = {"[vdso]", "[vsyscall]", "[uprobes]"};
 
@@ -64,7 +64,7 @@ static int is_code_of_jit(const struct module *module)
 	return !module->file || !strncmp(module->path, "/memfd:", strlen("/memfd:"));
 }
 
-static int has_code_of_jit(const struct modules *modules)
+static bool has_code_of_jit(const struct modules *modules)
 {
 	for (size_t i = 0; i < modules->count; i++)
 		if (is_code_of_jit(&modules->entries[i]))
@@ -273,9 +273,16 @@ const struct module *modules_find(const struct modules *modules, uint64_t addres
 		       : NULL;
 }
 
-const char *symbols_file(const struct modules *modules, uint64_t address)
+bool symbols_binary(const struct modules *modules, uint64_t address, struct symbols_binary *out)
 {
-	const struct module *module = modules_find(modules, address - 1);
+	const struct module *module = modules_find(modules, --address);
 
-	return module ? module->path : NULL;
+	if (!module)
+		return false;
+	*out = (struct symbols_binary){.path = module->path, .build_id = ""};
+	if (module->file && !file_read(module->file) &&
+	    !elf_file_segment(module->file->elf, address - module->start + module->offset,
+			      &out->segment))
+		out->build_id = elf_file_build_id(module->file->elf);
+	return true;
 }

@@ -354,6 +354,19 @@ static int file_ask(struct symbols *symbols, struct file *file)
 	return 0;
 }
 
+#define NETWORK_REMEDY                                                                             \
+	"check the server's URL and https_proxy, which sudo keeps with --preserve-env=https_proxy"
+
+/* Says once that servers cannot be reached. That they have no such file is usual. */
+static void failure_tell(struct symbols *symbols, const struct file *file, int err)
+{
+	if (err == -ENOENT || symbols->fetch_told)
+		return;
+	symbols->fetch_told = true;
+	log_info("--debuginfod: no debug file was fetched for %s: %s; " NETWORK_REMEDY, file->path,
+		 strerror(-err));
+}
+
 /* fd: the file, which is taken; -errno: there is none. */
 static void answer_take(struct symbols *symbols, uint32_t number, int fd)
 {
@@ -365,6 +378,8 @@ static void answer_take(struct symbols *symbols, uint32_t number, int fd)
 		descriptor_close(fd);
 		return;
 	}
+	if (err)
+		failure_tell(symbols, file, err);
 	err = err ?: elf_file_take_debug(file->elf, fd);
 	file->fetch = FILE_FETCH_DONE;
 	if (err) {
@@ -490,6 +505,9 @@ void symbols_free(struct symbols *symbols)
 		return;
 	worker_free(symbols->dwarf.worker);
 	worker_free(symbols->tables.worker);
+	if (symbols->fetch && symbols->fetches)
+		log_info("--debuginfod: %u files have not come by the end; " NETWORK_REMEDY,
+			 symbols->fetches);
 	fetch_free(symbols->fetch);
 	asked_end(symbols);
 	files_free(symbols->files);
@@ -612,7 +630,7 @@ static uint64_t module_offset(const struct module *module, uint64_t address)
 	return address - module->start + module->offset;
 }
 
-static int share_is_used(const struct symbols_ask *ask)
+static bool share_is_used(const struct symbols_ask *ask)
 {
 	return ask->share && ask->share->spent_ns >= ask->share->max_ns;
 }
@@ -781,7 +799,7 @@ uint64_t symbols_worker_ns(const struct symbols *symbols)
 	return worker_spent_ns(symbols->dwarf.worker) + worker_spent_ns(symbols->tables.worker);
 }
 
-int symbols_is_worker(const struct symbols *symbols, pid_t pid)
+bool symbols_is_worker(const struct symbols *symbols, pid_t pid)
 {
 	return worker_pid(symbols->dwarf.worker) == pid ||
 	       worker_pid(symbols->tables.worker) == pid;

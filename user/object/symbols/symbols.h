@@ -17,9 +17,11 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
+#include "object/elf/elf_file.h"
 #include "object/symbols/modules.h"
 
 #define SYMBOLS_FRAMES_MAX 64u   /* at one address */
@@ -95,11 +97,16 @@ struct symbols_ask {
  */
 int symbols_resolve(struct symbols *symbols, const struct modules *modules, uint64_t address,
 		    const struct symbols_ask *ask, struct symbols_frame frames[], size_t capacity);
-/*
- * The file that is mapped at a return address, or its "[...]"; NULL: the address is in no module.
- * Borrowed from the modules.
- */
-const char *symbols_file(const struct modules *modules, uint64_t address);
+/* What is mapped at an address. Texts are borrowed from the modules. */
+struct symbols_binary {
+	const char *path;     /* or "[...]" */
+	const char *build_id; /* in hex; "": it has none */
+	/* of an ELF file, where the address is; limit 0: it is none, or cannot be read */
+	struct elf_segment segment;
+};
+
+/* The file that is mapped at a return address. False: the address is in no module. */
+bool symbols_binary(const struct modules *modules, uint64_t address, struct symbols_binary *out);
 /*
  * Resolves an address ahead of time. Addresses outside files are skipped, since a JIT may name its
  * code later. 0; -EAGAIN, -ETIME, -ENOMEM.
@@ -121,5 +128,5 @@ void symbols_abandon(struct symbols *symbols);
 /* CPU time of all workers so far, ns. */
 uint64_t symbols_worker_ns(const struct symbols *symbols);
 /* Whether pid is a worker. */
-int symbols_is_worker(const struct symbols *symbols, pid_t pid);
+bool symbols_is_worker(const struct symbols *symbols, pid_t pid);
 void symbols_stats(const struct symbols *symbols, struct symbols_stats *out);

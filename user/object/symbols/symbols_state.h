@@ -38,6 +38,7 @@ struct symbols {
 	struct jit_map *jit_maps;
 	struct fetch *fetch; /* NULL: nothing is fetched */
 	uint32_t fetches;    /* questions that have no answer yet */
+	bool fetch_told;     /* that servers cannot be reached */
 	struct helper dwarf, tables;
 	uint64_t tables_max; /* limit for all symbol tables together, bytes */
 	uint64_t dwarf_max;  /* limit for what was read of DWARF, bytes, checked every LOOK_NS */

@@ -140,8 +140,8 @@ static int calls_limit(void)
 	struct sock_fprog program = {.len = ARRAY_SIZE(filter), .filter = filter};
 
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
-		return -errno;
-	return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) ? -errno : 0;
+		return error_errno();
+	return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) ? error_errno() : 0;
 }
 
 static int memory_limit(void)
@@ -157,7 +157,7 @@ static int memory_limit(void)
 		return -EIO;
 	limit.rlim_cur = pages * (unsigned long long)sysconf(_SC_PAGESIZE) + WORKER_MEMORY_BYTES;
 	limit.rlim_max = limit.rlim_cur;
-	return setrlimit(RLIMIT_AS, &limit) ? -errno : 0;
+	return setrlimit(RLIMIT_AS, &limit) ? error_errno() : 0;
 }
 
 /* Limits what it writes, its memory, its calls, and (SIGPROF) the time of a question. */

@@ -2,6 +2,7 @@
 /* Prefixes need no attention: the search begins at every byte, so it also begins after them. */
 #include "object/unwind/calls.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 #define CALL          0xe8 /* rel32 */
@@ -12,7 +13,7 @@
 
 #define INSN_BYTES_ARM64 4u
 
-static int is_code(const struct unwind_codes *codes, uint64_t vaddr)
+static bool is_code(const struct unwind_codes *codes, uint64_t vaddr)
 {
 	for (size_t i = 0; i < codes->count; i++)
 		if (vaddr - codes->parts[i].vaddr < codes->parts[i].size)
@@ -52,7 +53,7 @@ static size_t call_bytes(const struct unwind_codes *codes, const uint8_t *code, 
 }
 
 /* arm64's instructions have four bytes: bl, blr, svc. */
-static int is_call_arm64(const uint8_t *code)
+static bool is_call_arm64(const uint8_t *code)
 {
 	uint32_t word;
 

@@ -53,12 +53,12 @@ struct flow_insn {
 	uint32_t target_index;
 };
 
-static int is_rsp(unsigned reg)
+static bool is_rsp(unsigned reg)
 {
 	return reg == X86_REG_RSP || reg == X86_REG_ESP || reg == X86_REG_SP || reg == X86_REG_SPL;
 }
 
-static int is_rbp(unsigned reg)
+static bool is_rbp(unsigned reg)
 {
 	return reg == X86_REG_RBP || reg == X86_REG_EBP || reg == X86_REG_BP || reg == X86_REG_BPL;
 }
@@ -81,7 +81,7 @@ static enum flow_op written(csh capstone, const cs_insn *insn)
 	return op;
 }
 
-static int is_register(const cs_x86_op *operand, unsigned reg)
+static bool is_register(const cs_x86_op *operand, unsigned reg)
 {
 	return operand->type == X86_OP_REG && operand->reg == (x86_reg)reg;
 }
@@ -215,7 +215,7 @@ static const struct flow_state unknown = {.path = PATH_UNKNOWN};
 static const struct flow_state conflict = {.path = PATH_CONFLICT};
 static const struct flow_state returned = {.path = PATH_KNOWN, .cfa = 8};
 
-static int is_equal(struct flow_state a, struct flow_state b)
+static bool is_equal(struct flow_state a, struct flow_state b)
 {
 	return a.path == b.path && a.by_rbp == b.by_rbp && a.rbp_saved == b.rbp_saved &&
 	       a.cfa == b.cfa && a.rbp == b.rbp;

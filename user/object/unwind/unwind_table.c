@@ -128,8 +128,8 @@ static int place_append(struct compact *compact, uint64_t offset, struct abi_unw
 }
 
 /* Can a frame's address lie in the row, or is it needed to tell where no row is? */
-static int is_needed(const struct compact *compact, const struct unwind_code *part,
-		     struct abi_unwind_rule rule, uint64_t start, uint64_t end)
+static bool is_needed(const struct compact *compact, const struct unwind_code *part,
+		      struct abi_unwind_rule rule, uint64_t start, uint64_t end)
 {
 	if (compact->which == ABI_UNWIND_ROWS_ALL || rule.kind == ABI_UNWIND_SIGNAL)
 		return 1;
@@ -314,7 +314,7 @@ const void *unwind_table_pack(const struct unwind_table *table, size_t *size)
 	return table;
 }
 
-static int counts_are_valid(const struct unwind_table *table)
+static bool counts_are_valid(const struct unwind_table *table)
 {
 	return table->page_count && table->page_count <= UNWIND_PAGES_MAX &&
 	       table->first_page <= UINT32_MAX - table->page_count &&
@@ -323,7 +323,7 @@ static int counts_are_valid(const struct unwind_table *table)
 }
 
 /* Are the rows of a page in order? */
-static int page_is_valid(const struct unwind_table *table, uint32_t page)
+static bool page_is_valid(const struct unwind_table *table, uint32_t page)
 {
 	uint32_t first = table->pages[page], end = table->pages[page + 1];
 
@@ -336,7 +336,7 @@ static int page_is_valid(const struct unwind_table *table, uint32_t page)
 	return 1;
 }
 
-static int table_is_valid(const struct unwind_table *table)
+static bool table_is_valid(const struct unwind_table *table)
 {
 	static const struct abi_unwind_rule none;
 

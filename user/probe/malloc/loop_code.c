@@ -23,7 +23,7 @@ struct loop_code_search {
 };
 
 /* Is the function's other part at the target of this jump? 1, 0. */
-static int is_part(struct loop_code_search *search, uint64_t target)
+static bool is_part(struct loop_code_search *search, uint64_t target)
 {
 	size_t above = keys_above(search->starts, search->count, target);
 

@@ -9,13 +9,13 @@
 #define STUB_INSNS_MAX 5  /* endbr64, jmp; bti, adrp, ldr, add, br */
 
 /* Does the decoded instruction leave memory and the stack pointer unchanged? */
-static int is_harmless(const struct inline_decoder *decoder, const struct inline_insn *insn)
+static bool is_harmless(const struct inline_decoder *decoder, const struct inline_insn *insn)
 {
 	return insn->op < INLINE_BRANCH && !(insn->written >> ABI_STACK & 1) &&
 	       !decoder->machine->stores(decoder->insn);
 }
 
-static int is_known(const struct native_code *code, const struct inline_insn *insn)
+static bool is_known(const struct native_code *code, const struct inline_insn *insn)
 {
 	switch (insn->op) {
 	case INLINE_CALL:

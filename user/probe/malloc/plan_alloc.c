@@ -107,7 +107,7 @@ void plan_alloc_free(struct plan_alloc *alloc)
 	*alloc = (struct plan_alloc){0};
 }
 
-int plan_alloc_is_in(const struct plan_alloc *alloc, struct elf_file *file)
+bool plan_alloc_is_in(const struct plan_alloc *alloc, struct elf_file *file)
 {
 	struct elf_symbol symbol;
 

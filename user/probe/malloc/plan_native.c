@@ -46,7 +46,7 @@ struct native_ends {
 	 * Does the function of this name, in another file, have a return probe? That probe reports
 	 * the end of a function that jumps to it. NULL: none has.
 	 */
-	int (*returns)(void *context, const char *name);
+	bool (*returns)(void *context, const char *name);
 	void *context;
 };
 
@@ -103,7 +103,7 @@ static const char *import_of(struct native_ends_walk *walk, const struct inline_
 	return slot && !elf_file_import_at(walk->file, slot, &name) ? name : NULL;
 }
 
-static int is_noreturn(const char *name)
+static bool is_noreturn(const char *name)
 {
 	static const char *const names[] = {"__cxa_throw", "_ZSt17__throw_bad_allocv",
 					    "_Unwind_Resume", "abort", "__stack_chk_fail"};
@@ -389,18 +389,18 @@ static int candidates_find(struct native_planner *planner, const struct plan_nat
 	return 0;
 }
 
-static int is_free(const struct native_call *call)
+static bool is_free(const struct native_call *call)
 {
 	return call->op == ABI_OP_FREE;
 }
 
-static int is_realloc(const struct native_call *call)
+static bool is_realloc(const struct native_call *call)
 {
 	return call->op == ABI_OP_REALLOC || call->op == ABI_OP_REALLOCARRAY;
 }
 
 /* Is a request of a, which only jumps to b, the same as b's? */
-static int is_same(const struct native_call *a, const struct native_call *b)
+static bool is_same(const struct native_call *a, const struct native_call *b)
 {
 	return a->op == b->op || (is_realloc(a) && is_realloc(b));
 }
@@ -425,7 +425,7 @@ static const struct native_call *import_call(struct native_planner *planner, uin
 }
 
 /* struct native_ends.returns: for functions of another file, which is planned by the same rules. */
-static int has_return(void *context, const char *name)
+static bool has_return(void *context, const char *name)
 {
 	const struct native_function *function = table_find(context, name);
 
@@ -456,7 +456,7 @@ static int callee_known(void *context, uint64_t target, int slot)
 }
 
 /* Can code of this file throw an exception? */
-static int can_throw(struct elf_file *file)
+static bool can_throw(struct elf_file *file)
 {
 	static const char *const names[] = {"__cxa_throw", "_ZSt17__throw_bad_allocv",
 					    "_ZSt15get_new_handlerv", "_Unwind_RaiseException"};

@@ -16,6 +16,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "probe/malloc/native_table.h"
@@ -52,4 +53,4 @@ struct plan_native_opts {
  */
 int plan_native(struct elf_file *file, const struct plan_native_opts *opts, struct plan *out);
 /* Does the file's path match the user's, and does the file have the function? */
-int plan_alloc_is_in(const struct plan_alloc *alloc, struct elf_file *file);
+bool plan_alloc_is_in(const struct plan_alloc *alloc, struct elf_file *file);

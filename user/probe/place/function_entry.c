@@ -257,8 +257,8 @@ int function_entry_site(const struct machine *machine, const struct probe_spec *
 	return 0;
 }
 
-int function_argument_is_32(const struct machine *machine, const uint8_t *code, size_t bytes,
-			    uint32_t reg)
+bool function_argument_is_32(const struct machine *machine, const uint8_t *code, size_t bytes,
+			     uint32_t reg)
 {
 	struct function_entry_scan scan = {.machine = machine, .code = code, .bytes = bytes};
 	struct inline_insn insn;

@@ -2,6 +2,7 @@
 /* Where a function is probed at its entry. Pure: takes machine code, returns a probe site. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -23,5 +24,5 @@ int function_entry_site(const struct machine *machine, const struct probe_spec *
  * Does the code that runs first in a function read only the lower half of this argument's register
  * (enum abi_register)? Then it is an int, and the upper half is undefined. 0 also when unknown.
  */
-int function_argument_is_32(const struct machine *machine, const uint8_t *code, size_t bytes,
-			    uint32_t reg);
+bool function_argument_is_32(const struct machine *machine, const uint8_t *code, size_t bytes,
+			     uint32_t reg);

@@ -29,25 +29,6 @@ struct plan_cache {
 	struct runtime_files *files;
 };
 
-static int plan_copy(struct plan *out, const struct plan *plan)
-{
-	struct plan copy = *plan;
-
-	copy.capacity = plan->count;
-	copy.missing_capacity = plan->missing_count;
-	copy.sites = malloc((plan->count + 1) * sizeof(*copy.sites));
-	copy.missing = malloc((plan->missing_count + 1) * sizeof(*copy.missing));
-	if (!copy.sites || !copy.missing) {
-		plan_free(&copy);
-		return error_set(-ENOMEM, "no memory for the probe plan");
-	}
-	memcpy(copy.sites, plan->sites, plan->count * sizeof(*copy.sites));
-	if (plan->missing_count)
-		memcpy(copy.missing, plan->missing, plan->missing_count * sizeof(*copy.missing));
-	*out = copy;
-	return 0;
-}
-
 static int bytes_same(int a, int b)
 {
 	struct stat of_a, of_b;
@@ -72,11 +53,11 @@ static int bytes_same(int a, int b)
 	return same;
 }
 
-static const struct plan *plan_find(const struct plan_cache *cache, struct elf_file *file,
-				    const struct plan_opts *opts)
+static struct plan *plan_find(struct plan_cache *cache, struct elf_file *file,
+			      const struct plan_opts *opts)
 {
 	for (size_t i = 0; i < cache->count; i++) {
-		const struct cached *entry = &cache->entries[i];
+		struct cached *entry = &cache->entries[i];
 
 		if (!memcmp(&entry->opts, opts, sizeof(*opts)) &&
 		    !strcmp(entry->build_id, elf_file_build_id(file)) &&
@@ -93,15 +74,15 @@ static void cached_free(struct cached *entry)
 	plan_free(&entry->plan);
 }
 
-/* Adds a copy of the plan. Failure is ignored: the plan is used either way. */
+/* Keeps the plan, too. Failure is ignored: it is used either way. */
 static void plan_keep(struct plan_cache *cache, const struct elf_file *file,
-		      const struct plan_opts *opts, const struct plan *plan)
+		      const struct plan_opts *opts, struct plan *plan)
 {
 	struct cached entry = {.opts = *opts,
 			       .fd = fcntl(elf_file_fd(file), F_DUPFD_CLOEXEC, 0),
 			       .build_id = strdup(elf_file_build_id(file))};
 
-	if (entry.fd < 0 || !entry.build_id || plan_copy(&entry.plan, plan) ||
+	if (entry.fd < 0 || !entry.build_id || plan_share(&entry.plan, plan) ||
 	    ARRAY_GROW(cache->entries, cache->capacity, cache->count))
 		cached_free(&entry);
 	else
@@ -134,11 +115,11 @@ void plan_cache_free(struct plan_cache *cache)
 int plan_cache_python(struct plan_cache *cache, struct elf_file *file, const struct plan_opts *opts,
 		      struct plan *out)
 {
-	const struct plan *known = cache ? plan_find(cache, file, opts) : NULL;
+	struct plan *known = cache ? plan_find(cache, file, opts) : NULL;
 
 	if (known) {
 		log_debug("%s: the plan is that of the same file before", elf_file_path(file));
-		return plan_copy(out, known);
+		return plan_share(out, known);
 	}
 	int err = plan_python(file, opts, out);
 	if (!err && cache)

@@ -14,7 +14,7 @@ struct plan_cache;
 
 int plan_cache_new(struct plan_cache **out);
 void plan_cache_free(struct plan_cache *cache);
-/* As plan_python(), or a copy of its result for the same bytes and options. NULL: no cache. */
+/* As plan_python(), or its result for the same bytes and options. NULL: no cache. */
 int plan_cache_python(struct plan_cache *cache, struct elf_file *file, const struct plan_opts *opts,
 		      struct plan *out);
 /* What is known about files with and without a runtime. Borrowed; NULL without a cache. */

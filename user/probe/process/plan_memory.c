@@ -208,17 +208,6 @@ int plan_memory(struct elf_file *libc, struct plan *out)
 	return err;
 }
 
-/* Is it the C library, by its file's name: "libc.so.6", "libc-2.31.so", "ld-musl-x86_64.so.1"? */
-static int is_libc(const struct process_map *map)
-{
-	const char *slash = strrchr(map->path, '/');
-
-	return map->executable && map->inode && slash &&
-	       (!strncmp(slash, "/libc.so", strlen("/libc.so")) ||
-		!strncmp(slash, "/libc-2.", strlen("/libc-2.")) ||
-		!strncmp(slash, "/ld-musl-", strlen("/ld-musl-")));
-}
-
 /*
  * Opens the C library that the process has mapped. *program_break: its break (0: it has no heap
  * yet). Returns as plan_memory_process().
@@ -233,7 +222,7 @@ static int plan_libc_open(pid_t pid, struct elf_file **libc, uint64_t *program_b
 		return err;
 	*program_break = 0;
 	for (size_t i = 0; i < maps.count; i++) {
-		if (!map && is_libc(&maps.entries[i]))
+		if (!map && process_map_is_libc(&maps.entries[i]))
 			map = &maps.entries[i];
 		if (!strcmp(maps.entries[i].path, "[heap]"))
 			*program_break = maps.entries[i].end;

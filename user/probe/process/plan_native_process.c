@@ -89,7 +89,7 @@ static int identity_read(int fd, struct identity *out)
 	struct stat st;
 
 	if (regular_stat(fd, &st))
-		return -errno;
+		return error_errno();
 	*out = (struct identity){.device = st.st_dev,
 				 .inode = st.st_ino,
 				 .size = st.st_size,
@@ -257,7 +257,7 @@ static int plan_native_map(pid_t pid, const struct process_map *map,
 	return 1;
 }
 
-static int list_has(const struct plan_file *list, size_t count, const struct plan *plan)
+static bool list_has(const struct plan_file *list, size_t count, const struct plan *plan)
 {
 	for (size_t i = 0; i < count; i++)
 		if (list[i].plan == plan)
@@ -266,14 +266,14 @@ static int list_has(const struct plan_file *list, size_t count, const struct pla
 }
 
 /* A file may have many maps, mostly adjacent: skips those of the file that was just inspected. */
-static int is_same_file(const struct process_map *a, const struct process_map *b)
+static bool is_same_file(const struct process_map *a, const struct process_map *b)
 {
 	return a->inode == b->inode && a->device_major == b->device_major &&
 	       a->device_minor == b->device_minor;
 }
 
 /* 1: the process's new files took too long; the rest are skipped. */
-static int is_too_slow(uint64_t began_ns)
+static bool is_too_slow(uint64_t began_ns)
 {
 	return clock_ns(CLOCK_THREAD_CPUTIME_ID) - began_ns > PLAN_NATIVE_SHARE_NS;
 }
@@ -289,7 +289,7 @@ static size_t providers_keep(struct plan_file *list, size_t count)
 	return kept ? kept : count;
 }
 
-int plan_native_is_self_sampled(const struct plan_file *list, size_t count)
+bool plan_native_is_self_sampled(const struct plan_file *list, size_t count)
 {
 	return count && list[0].plan->self_sampled;
 }

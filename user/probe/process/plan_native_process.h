@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
 
@@ -41,7 +42,7 @@ void plan_native_cache_free(struct plan_native_cache *cache);
 int plan_native_process(pid_t pid, struct plan_native_cache *cache, struct plan_file **list,
 			size_t *count);
 /* Does the process of this list sample itself? Then no file without its probes is in the list. */
-int plan_native_is_self_sampled(const struct plan_file *list, size_t count);
+bool plan_native_is_self_sampled(const struct plan_file *list, size_t count);
 /*
  * Is there a user's function that no file of any target has, or that cannot be probed there? Call
  * it once all targets were planned. 0; -ENOENT, -ENOTSUP (error_set names file and function).

@@ -82,19 +82,6 @@ int plan_runtime(struct python_runtime *runtime, const struct plan_opts *opts,
 	return err;
 }
 
-int plan_process(pid_t pid, const struct plan_opts *opts, struct plan_cache *cache,
-		 struct process_info *info, struct python_runtime *runtime, struct plan *plan)
-{
-	int err = python_process_find(pid, plan_cache_files(cache), 0, info, runtime);
-
-	if (err)
-		return err;
-	err = plan_runtime(runtime, opts, cache, plan);
-	if (err)
-		python_runtime_close(runtime);
-	return err;
-}
-
 const char *plan_mode_name(enum event_mode mode)
 {
 	return mode == EVENT_MODE_CENSUS   ? "census"

@@ -16,14 +16,15 @@
 #define PYTHON (1u << EVENT_LAYER_PYTHON)
 #define NATIVE (1u << EVENT_LAYER_NATIVE)
 #define MMAP   (1u << EVENT_LAYER_MMAP)
+#define PAGES  (1u << EVENT_LAYER_PAGES)
 
-static int is_python_wanted(const struct plan_target_opts *opts)
+static bool is_python_wanted(const struct plan_target_opts *opts)
 {
 	return !opts->layers || opts->layers & PYTHON;
 }
 
 /* A census walks Python's heap, so the request needs Python's layer. */
-static int is_census_asked(const struct plan_target_opts *opts)
+static bool is_census_asked(const struct plan_target_opts *opts)
 {
 	return is_python_wanted(opts) && opts->mode_asked && opts->python.mode == EVENT_MODE_CENSUS;
 }
@@ -112,7 +113,7 @@ void plan_caches_free(struct plan_caches *caches)
 }
 
 /* 1: the process has ended, or is about to. */
-static int is_gone(pid_t pid)
+static bool is_gone(pid_t pid)
 {
 	struct process_info info;
 	int err = process_info_read(pid, &info);
@@ -223,7 +224,9 @@ void plan_target_describe(const struct plan_target *target, const struct python_
 		at += snprintf(out + at, capacity - at, "%s%s%s", at ? ", " : "",
 			       i ? "" : native_what(target),
 			       file_shown(target->native[i].file, paths));
-	if (!at)
+	if (!at && target->layers & PAGES)
+		snprintf(out, capacity, "page faults");
+	else if (!at)
 		snprintf(out, capacity, "mapped memory in %s",
 			 file_shown(target->python.memory_file, paths));
 }

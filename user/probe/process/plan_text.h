@@ -20,7 +20,7 @@ struct plan_text {
 };
 
 /* Selects sites. */
-typedef int (*plan_text_filter)(const void *context, const struct plan_site *site);
+typedef bool (*plan_text_filter)(const void *context, const struct plan_site *site);
 
 /*
  * Adds those of the plan's sites that filter selects and that are mapped as code of the file. 0,

@@ -18,7 +18,7 @@
 #define WORD         sizeof(uint64_t)
 #define OPERANDS_MAX 6 /* bytes */
 
-static int is_old(const struct inline_alive *alive, uint64_t vaddr)
+static bool is_old(const struct inline_alive *alive, uint64_t vaddr)
 {
 	return vaddr - alive->old.vaddr < alive->old.bytes;
 }
@@ -92,7 +92,7 @@ static size_t operands_bytes(uint8_t modrm)
  * Can the 32 bits at that index be an immediate: of a mov into a register or memory, a push, a
  * comparison?
  */
-static int is_immediate(const uint8_t *code, size_t index)
+static bool is_immediate(const uint8_t *code, size_t index)
 {
 	uint8_t op = code[index - 1];
 

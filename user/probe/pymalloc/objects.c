@@ -39,7 +39,7 @@
 #define OBJECT_TYPE     8 /* ob_type */
 #define IS_IN(set, reg) ((reg) < ABI_REG_COUNT && (set) >> (reg)&1)
 
-static int is_new_type(const struct inline_image *image, uint64_t type)
+static bool is_new_type(const struct inline_image *image, uint64_t type)
 {
 	for (size_t i = 0; i < INLINE_NEW_TYPES; i++)
 		if (type && image->new_types[i] == type)
@@ -47,7 +47,7 @@ static int is_new_type(const struct inline_image *image, uint64_t type)
 	return 0;
 }
 
-static int is_in_new_function(const struct inline_image *image, uint64_t site)
+static bool is_in_new_function(const struct inline_image *image, uint64_t site)
 {
 	for (size_t i = 0; i < INLINE_NEW_FUNCTIONS; i++)
 		if (site - image->new_functions[i].vaddr < image->new_functions[i].bytes)
@@ -56,7 +56,7 @@ static int is_in_new_function(const struct inline_image *image, uint64_t site)
 }
 
 /* Does the slot, which the dynamic linker fills, hold the address of such a type? */
-static int is_new_slot(const struct inline_image *image, uint64_t slot)
+static bool is_new_slot(const struct inline_image *image, uint64_t slot)
 {
 	for (size_t i = 0; i < INLINE_NEW_TYPES; i++)
 		if (slot && image->new_slots[i] == slot)
@@ -72,7 +72,7 @@ struct new_paths {
 };
 
 /* Is the address in the function? */
-static int is_within(const struct inline_code *code, uint64_t vaddr)
+static bool is_within(const struct inline_code *code, uint64_t vaddr)
 {
 	return vaddr - code->start < code->end - code->start;
 }
@@ -85,7 +85,7 @@ static int path_add(struct new_paths *paths, size_t from)
 	return 1;
 }
 
-static int is_path(const struct inline_code *code, size_t at, uint64_t vaddr)
+static bool is_path(const struct inline_code *code, size_t at, uint64_t vaddr)
 {
 	return at < code->count &&
 	       (code->insns[at].op == INLINE_BRANCH || code->insns[at].op == INLINE_JUMP) &&
@@ -128,7 +128,7 @@ static int paths_near(const struct inline_code *code, uint32_t index, struct new
 }
 
 /* Does it store a type's reference count, or increment it in memory? */
-static int is_count_stored(const struct inline_image *image, const struct inline_insn *insn)
+static bool is_count_stored(const struct inline_image *image, const struct inline_insn *insn)
 {
 	int is_store = insn->op == INLINE_STORE_32 || (insn->op == INLINE_BUMP && insn->width == 8);
 
@@ -200,8 +200,8 @@ static int paths_back(struct inline_code *code, uint32_t at, struct new_paths *o
  * Does the register plus addend hold a type without a free list before the instruction at that
  * index, on every path to it?
  */
-static int is_new_held(struct inline_code *code, uint32_t at, uint8_t reg, uint64_t addend,
-		       int capacity, int *steps)
+static bool is_new_held(struct inline_code *code, uint32_t at, uint8_t reg, uint64_t addend,
+			int capacity, int *steps)
 {
 	struct new_paths paths;
 
@@ -241,7 +241,8 @@ struct new_path {
 };
 
 /* Is a type without a free list stored into the object on that path, and no other type after it? */
-static int is_new_on(struct inline_code *code, const struct new_path *path, uint8_t reg, int *steps)
+static bool is_new_on(struct inline_code *code, const struct new_path *path, uint8_t reg,
+		      int *steps)
 {
 	uint32_t objects = 1u << reg; /* the registers that hold it */
 	int is_new = 0;
@@ -268,8 +269,8 @@ static int is_new_on(struct inline_code *code, const struct new_path *path, uint
  * Is the object, which reg holds before the instruction at that index, new on every path to it?
  * path: the path from there to the site.
  */
-static int is_new_before(struct inline_code *code, uint32_t at, uint8_t reg, struct new_path *path,
-			 int *steps)
+static bool is_new_before(struct inline_code *code, uint32_t at, uint8_t reg, struct new_path *path,
+			  int *steps)
 {
 	struct new_paths paths;
 	int count = path->count;
@@ -301,7 +302,7 @@ static int is_new_before(struct inline_code *code, uint32_t at, uint8_t reg, str
  * Is every object that begins to live at site in a new block? Its function was decoded last. reg:
  * holds the object.
  */
-static int inline_is_new(struct inline_code *code, uint64_t site, uint8_t reg)
+static bool inline_is_new(struct inline_code *code, uint64_t site, uint8_t reg)
 {
 	size_t index = inline_code_index(code, site);
 	struct new_path path = {.count = 0};
@@ -332,7 +333,7 @@ struct calls {
  * Is it a slot through which the file calls the function? If the exported function only jumps to
  * the body, such calls pass through the jump.
  */
-static int is_slot(const struct inline_search *search, uint64_t vaddr)
+static bool is_slot(const struct inline_search *search, uint64_t vaddr)
 {
 	const struct inline_image *image = search->code.image;
 
@@ -382,7 +383,7 @@ static int calls_find(struct inline_search *search, struct calls *calls)
 }
 
 /* Is the site in the function itself? */
-static int is_own(const struct inline_search *search, const struct plan_site *site)
+static bool is_own(const struct inline_search *search, const struct plan_site *site)
 {
 	const struct inline_image *image = search->code.image;
 	size_t above = inline_code_start_above(image, search->new_reference);
@@ -410,7 +411,7 @@ static void own_remove(struct inline_search *search)
 }
 
 /* Is the exported function only a jump to the function that the site is in? */
-static int is_seen_behind(const struct inline_search *search)
+static bool is_seen_behind(const struct inline_search *search)
 {
 	for (size_t i = 0; i < search->out->count; i++)
 		if (is_own(search, &search->out->sites[i]))
@@ -492,7 +493,7 @@ struct inline_reader {
 #define TEST_MAX  16 /* from reading the flag to the branch */
 #define SLOW_MAX  32 /* from there to the call */
 
-static int is_same(const struct inline_address *a, const struct inline_address *b)
+static bool is_same(const struct inline_address *a, const struct inline_address *b)
 {
 	return a->slot == b->slot && a->offset == b->offset;
 }
@@ -519,8 +520,8 @@ struct slow_path {
  * A jump to a function's start is a tail call, unless it leads to a part that was split off. If the
  * callee is known (wanted), only a jump to it is a tail call.
  */
-static int is_tail_call(const struct inline_code *code, const struct inline_insn *insn,
-			uint64_t wanted)
+static bool is_tail_call(const struct inline_code *code, const struct inline_insn *insn,
+			 uint64_t wanted)
 {
 	return insn->op == INLINE_JUMP && inline_code_is_start(code, insn->target) &&
 	       (wanted == INLINE_GUARD_ANY || wanted == insn->target);
@@ -701,7 +702,7 @@ static int inline_guard_seed(struct inline_code *code, uint64_t vaddr, struct in
 #define CALLEES   8
 #define FLAGS_MAX (1 + INLINE_TRACING_SLOTS)
 
-static int is_known(const struct inline_sites *sites, uint64_t vaddr)
+static bool is_known(const struct inline_sites *sites, uint64_t vaddr)
 {
 	for (size_t i = sites->count; i-- > 0 && sites->sites[i].op == ABI_OP_REUSE;)
 		if (sites->sites[i].vaddr == vaddr)
@@ -740,7 +741,7 @@ static int object_add(struct inline_search *search, const struct inline_guard *g
 }
 
 /* Does an instruction of the decoded function, before the reader, give its register that value? */
-static int is_held(const struct inline_code *code, const struct inline_reader *reader)
+static bool is_held(const struct inline_code *code, const struct inline_reader *reader)
 {
 	struct inline_state state;
 

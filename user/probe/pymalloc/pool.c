@@ -26,7 +26,7 @@ static int writes(const struct inline_insn *insn, uint8_t reg)
 }
 
 /* Does the register hold 1 before the instruction of that index, on the only path to it? */
-static int is_one(const struct inline_code *code, size_t index, uint8_t reg)
+static bool is_one(const struct inline_code *code, size_t index, uint8_t reg)
 {
 	uint32_t at = code->source[index];
 
@@ -51,7 +51,7 @@ static uint8_t counted_register(const struct inline_code *code, size_t index)
 }
 
 /* Is pool->freeblock stored on the path from vaddr? */
-static int is_filled(struct inline_code *code, uint64_t vaddr, uint8_t pool)
+static bool is_filled(struct inline_code *code, uint64_t vaddr, uint8_t pool)
 {
 	struct inline_insn insn;
 
@@ -81,7 +81,7 @@ static size_t site_index(const struct inline_code *code, size_t store, uint8_t p
 }
 
 /* Is the pool's size class not stored between those two instructions? */
-static int is_fresh(const struct inline_code *code, size_t store, size_t site, uint8_t pool)
+static bool is_fresh(const struct inline_code *code, size_t store, size_t site, uint8_t pool)
 {
 	for (size_t i = store; i < site; i++)
 		if (code->insns[i].op == INLINE_STORE_32 && code->insns[i].base == pool &&

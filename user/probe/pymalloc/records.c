@@ -45,8 +45,8 @@ static void return_add(struct inline_search *search, const struct inline_insn *i
 }
 
 /* Does the found call lead to that function of this file, maybe through one of its own slots? */
-static int is_call_of(const struct inline_image *image, const struct machine_found *found,
-		      uint64_t function, const uint64_t *slots)
+static bool is_call_of(const struct inline_image *image, const struct machine_found *found,
+		       uint64_t function, const uint64_t *slots)
 {
 	uint64_t slot =
 		found->through_slot ? found->target : inline_stub_slot(image, found->target);
@@ -85,8 +85,8 @@ static int raw_at(struct inline_search *search, uint64_t call, struct inline_add
 	return raw->slot || raw->offset;
 }
 
-static int is_one_of(const struct inline_address *all, size_t count,
-		     const struct inline_address *one)
+static bool is_one_of(const struct inline_address *all, size_t count,
+		      const struct inline_address *one)
 {
 	for (size_t i = 0; i < count; i++)
 		if (all[i].slot == one->slot && all[i].offset == one->offset)
@@ -223,7 +223,7 @@ struct numbers {
 	size_t count;
 };
 
-static int has_number(const struct numbers *numbers, int64_t value)
+static bool has_number(const struct numbers *numbers, int64_t value)
 {
 	uint64_t at = (uint64_t)(value + NUMBER_MAX);
 
@@ -235,7 +235,7 @@ static int has_number(const struct numbers *numbers, int64_t value)
  * that are added, of which one may have 8 bits. It is asked before a function is decoded: a
  * thousand functions read the address of the runtime, and few of them this member.
  */
-static int may_reach(struct numbers *numbers, const uint8_t *code, size_t bytes, int64_t offset)
+static bool may_reach(struct numbers *numbers, const uint8_t *code, size_t bytes, int64_t offset)
 {
 	int reaches = 0;
 

@@ -2,6 +2,8 @@
 /* The state of the search for sites. Internal to the search. */
 #pragma once
 
+#include <stdbool.h>
+
 #include "object/insn/code.h"
 #include "probe/pymalloc/sites.h"
 
@@ -28,7 +30,7 @@ struct inline_search {
 void inline_give_up(struct inline_search *search, enum inline_kind kind, uint64_t vaddr,
 		    const char *why);
 /* Is there an instruction of a function at vaddr? *err becomes -ENOMEM if there is no memory. */
-int inline_is_instruction(struct inline_search *search, uint64_t vaddr, int *err);
+bool inline_is_instruction(struct inline_search *search, uint64_t vaddr, int *err);
 /* Copies the site and adds its instruction. 0; -ENOTSUP there are too many; -ENOMEM. */
 int inline_site_add(struct inline_search *search, const struct plan_site *site);
 
@@ -37,16 +39,6 @@ int inline_site_add(struct inline_search *search, const struct plan_site *site);
  * stub.
  */
 uint64_t inline_stub_slot(const struct inline_image *image, uint64_t vaddr);
-/*
- * The functions that search->refills names: sites of INLINE_REFILL (probe/pymalloc/refill.c). 0; or
- * as inline_site_add().
- */
-int inline_refills_add(struct inline_search *search);
-/*
- * out->pools: where these functions, and the copies in search->own, take a pool into use; the
- * latter are sites of INLINE_FIRST, too. 0; or as inline_site_add().
- */
-int inline_new_pools_add(struct inline_search *search);
 /*
  * Where tracemalloc allocates and frees its own records (probe/pymalloc/records.c). 0, also if that
  * is not found; -ENOMEM.

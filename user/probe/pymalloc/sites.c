@@ -1,8 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Candidates are found as bytes, which is cheap. Each is then decoded at its address, and one with
- * the right shape must be an instruction of its function.
- */
 #include "probe/pymalloc/sites.h"
 
 #include <errno.h>
@@ -13,10 +9,440 @@
 #include "abi/events.h"
 #include "abi/target.h"
 #include "object/insn/machine.h"
-#include "probe/pymalloc/match.h"
+#include "object/insn/value.h"
+#include "probe/place/function_entry.h"
+#include "probe/pymalloc/pool.h"
 #include "probe/pymalloc/search.h"
+#include "probe/pymalloc/size.h"
 #include "util/array.h"
 #include "util/error.h"
+
+/*
+ * Sites in the functions that make pools, and in copies of the allocator that make pools
+ * themselves.
+ */
+
+#define NEW_POOLS 64 /* instructions where a pool is taken into use, in all functions */
+
+/*
+ * Adds the functions that make pools, those that pool sites call when the pool is empty and that
+ * search->refills names: sites of INLINE_REFILL. 0; or as inline_site_add().
+ */
+static int inline_refills_add(struct inline_search *search)
+{
+	const struct inline_range *text = &search->code.image->text;
+	int err = 0;
+
+	for (size_t i = 0; i < search->refill_count && !err; i++) {
+		struct probe_spec spec = {"refill",
+					  ABI_OP_REFILL,
+					  EVENT_API_OBJ,
+					  {ABI_REG_COUNT, ABI_REG_COUNT, ABI_REG_COUNT},
+					  1};
+		uint64_t vaddr = search->refills[i].vaddr, offset = vaddr - text->vaddr;
+		struct plan_site site = {0};
+
+		if (offset >= text->bytes || !inline_code_is_start(&search->code, vaddr)) {
+			inline_give_up(
+				search, INLINE_REFILL, vaddr,
+				"called when a pool is empty, but not a function of this file");
+			continue;
+		}
+		err = function_entry_site(search->code.decoder.machine, &spec, text->code + offset,
+					  text->bytes - offset < FUNCTION_MAX_CODE
+						  ? text->bytes - offset
+						  : FUNCTION_MAX_CODE,
+					  vaddr, &site);
+		if (err)
+			return err;
+		site.cookie |= ABI_COOKIE_ADDEND(search->pool_bits ? search->pool_bits : 14);
+		snprintf(site.why, sizeof(site.why), "makes a pool, called from %u sites",
+			 search->refills[i].calls);
+		search->out->found[INLINE_REFILL]++;
+		err = inline_site_add(search, &site);
+	}
+	return err;
+}
+
+static void new_pool_fill(struct inline_search *search, const struct inline_new_pool *found,
+			  struct plan_site *site)
+{
+	const struct inline_range *text = &search->code.image->text;
+	uint64_t offset = found->site - text->vaddr;
+	struct inline_insn insn;
+
+	*site = (struct plan_site){
+		.vaddr = found->site,
+		.op = ABI_OP_NEW_POOL,
+		.cookie = ABI_COOKIE(ABI_OP_NEW_POOL, EVENT_API_POOL, found->reg, ABI_REG_COUNT,
+				     ABI_REG_COUNT),
+		.emulated =
+			inline_code_window(&search->code, found->site, &insn, 1) && insn.emulated,
+	};
+	snprintf(site->why, sizeof(site->why), "a pool is taken into use, in %s",
+		 search->code.decoder.machine->register_name(found->reg));
+	inline_disassemble(&search->code.decoder, text->code + offset, text->bytes - offset,
+			   found->site, site->instruction, sizeof(site->instruction));
+}
+
+static bool is_new_pool(const struct inline_new_pool *found, size_t count, uint64_t site)
+{
+	for (size_t i = 0; i < count; i++)
+		if (found[i].site == site)
+			return 1;
+	return 0;
+}
+
+/*
+ * A copy of the allocator that makes pools itself has no function to return from: the request's
+ * block is the first one of the pool that is taken into use.
+ */
+static int first_add(struct inline_search *search, const struct inline_new_pool *found)
+{
+	struct plan_site site = {.vaddr = found->site, .op = ABI_OP_FIRST_BLOCK};
+
+	if (!found->fresh) {
+		inline_give_up(search, INLINE_FIRST, found->site,
+			       "the first block of a new pool is unknown");
+		return 0;
+	}
+	site.cookie = ABI_COOKIE(ABI_OP_FIRST_BLOCK, EVENT_API_OBJ, found->reg, ABI_REG_COUNT,
+				 ABI_REG_COUNT);
+	snprintf(site.why, sizeof(site.why), "pool in %s, gives its first block",
+		 search->code.decoder.machine->register_name(found->reg));
+	search->out->found[INLINE_FIRST]++;
+	return inline_site_add(search, &site);
+}
+
+/*
+ * Marks the site where a copy finds its pool empty: it belongs to the same request as the site
+ * where the copy takes another pool into use.
+ */
+static void own_mark(struct inline_sites *out, uint64_t vaddr, uint8_t own)
+{
+	for (size_t i = 0; i < out->count; i++)
+		if (out->sites[i].vaddr == vaddr && out->sites[i].op == ABI_OP_POOL)
+			out->sites[i].cookie =
+				(out->sites[i].cookie & ~(0xffull << 32)) | (uint64_t)own << 32;
+}
+
+/*
+ * out->pools: where these functions, and the copies in search->own, take a pool into use; the
+ * latter are sites of INLINE_FIRST, too. 0; or as inline_site_add().
+ */
+/*
+ * Searches the functions that make pools and, where no call of one was found, the copy of the
+ * allocator itself.
+ */
+static int inline_new_pools_add(struct inline_search *search)
+{
+	struct inline_sites *out = search->out;
+	struct inline_new_pool found[NEW_POOLS];
+	size_t count = 0, own = 0;
+	int err = 0;
+
+	out->pools_complete = 1;
+	for (size_t i = 0; i < search->refill_count + search->own_count; i++) {
+		int is_own = i >= search->refill_count;
+		uint64_t function =
+			is_own ? search->own[i - search->refill_count] : search->refills[i].vaddr;
+		int got = inline_new_pools(&search->code, function, found + count,
+					   NEW_POOLS - count, &out->pools_complete);
+
+		if (got < 0)
+			return got;
+		if (!got && is_own)
+			inline_give_up(search, INLINE_REFILL, function, INLINE_NO_REFILL);
+		if (got && is_own)
+			own_mark(out, function, search->code.image->machine->stack_pointer);
+		out->pools_complete &= got > 0;
+		/* A function may have two copies. */
+		if (got && is_new_pool(found, count, found[count].site))
+			continue;
+		if (!is_own)
+			own = count + (size_t)got;
+		count += (size_t)got;
+	}
+	out->pools = count ? calloc(count, sizeof(*out->pools)) : NULL;
+	if (count && !out->pools)
+		return -ENOMEM;
+	for (; out->pool_count < count && !err; out->pool_count++) {
+		new_pool_fill(search, &found[out->pool_count], &out->pools[out->pool_count]);
+		err = out->pool_count < own ? 0 : first_add(search, &found[out->pool_count]);
+	}
+	return err;
+}
+
+/* struct pool_header, the same in all versions. */
+#define POOL_FREEBLOCK 8
+#define POOL_NEXTPOOL  16
+
+#define STATE_OFFSET 256 /* object fields are below, the interpreter's counters above */
+
+#define WINDOW 20 /* instructions */
+/* Instructions to the call on the path of a pool that is empty: registers are saved first. */
+#define CALL_WINDOW 20
+/*
+ * Instructions from a call to where its block is counted: registers that the call may clobber are
+ * reloaded from the stack first.
+ */
+#define COUNT_WINDOW 16
+
+static int writes(const struct inline_insn *insn, uint8_t reg)
+{
+	return reg < ABI_REG_COUNT && insn->written >> reg & 1;
+}
+
+static int goes_on(const struct inline_insn *insn)
+{
+	return insn->op < INLINE_BRANCH;
+}
+
+/*
+ * Words that registers were loaded from, and whether they are one more by now: where no instruction
+ * increments memory, a load, an addition and a store do.
+ */
+struct bumps {
+	struct {
+		int64_t value;
+		uint8_t base, width; /* width 0: not from memory */
+		uint8_t added;
+	} of[ABI_REG_COUNT];
+};
+
+/*
+ * Follows one instruction. 1: it completes an increment of *(insn->base + insn->value); *width: its
+ * bytes.
+ */
+static int bumps_step(const struct machine *machine, struct bumps *bumps,
+		      const struct inline_insn *insn, uint8_t *width)
+{
+	int is_load = insn->op == INLINE_LOAD || insn->op == INLINE_LOAD_32;
+	int is_store = insn->op == INLINE_STORE || insn->op == INLINE_STORE_32;
+	int is_one_more = insn->op == INLINE_ADD && insn->value == 1 && insn->dst == insn->src &&
+			  insn->dst < ABI_REG_COUNT;
+
+	*width = insn->op == INLINE_STORE || insn->op == INLINE_LOAD ? 8 : 4;
+	if (machine == &machine_x86) {
+		*width = insn->width;
+		return insn->op == INLINE_BUMP;
+	}
+	if (is_store && insn->src < ABI_REG_COUNT)
+		return bumps->of[insn->src].added && bumps->of[insn->src].base == insn->base &&
+		       bumps->of[insn->src].value == insn->value &&
+		       bumps->of[insn->src].width == *width;
+	for (uint8_t r = 0; r < ABI_REG_COUNT; r++) {
+		int is_kept = is_one_more && r == insn->dst && !bumps->of[r].added;
+
+		bumps->of[r].added |= (uint8_t)is_kept;
+		if ((writes(insn, r) && !is_kept) || writes(insn, bumps->of[r].base))
+			bumps->of[r].width = bumps->of[r].added = 0;
+	}
+	if (is_load && insn->dst < ABI_REG_COUNT && insn->dst != insn->base) {
+		bumps->of[insn->dst].value = insn->value;
+		bumps->of[insn->dst].base = insn->base;
+		bumps->of[insn->dst].width = *width;
+	}
+	return 0;
+}
+
+/* Is `block = pool->freeblock; ++pool->ref.count` at vaddr, or where it jumps to? */
+static int takes_block(struct inline_code *code, uint64_t vaddr, uint8_t pool)
+{
+	struct bumps bumps = {0};
+	struct inline_insn insn;
+	int block = 0, counted = 0;
+
+	for (int i = 0; i < 14 && inline_code_window(code, vaddr, &insn, 1); i++) {
+		uint8_t width;
+
+		block |=
+			insn.op == INLINE_LOAD && insn.base == pool && insn.value == POOL_FREEBLOCK;
+		counted |= bumps_step(code->image->machine, &bumps, &insn, &width) &&
+			   insn.base == pool && !insn.value && width == 4;
+		if (block && counted)
+			return 1;
+		if (writes(&insn, pool) || (!goes_on(&insn) && insn.op != INLINE_JUMP))
+			return 0;
+		vaddr = insn.op == INLINE_JUMP ? insn.target : vaddr + insn.bytes;
+	}
+	return 0;
+}
+
+/* The first function that is called within a few instructions of vaddr. */
+static uint64_t first_call(struct inline_code *code, uint64_t vaddr)
+{
+	struct inline_insn insn;
+
+	for (int i = 0; i < CALL_WINDOW && inline_code_window(code, vaddr, &insn, 1); i++) {
+		if (insn.op == INLINE_CALL)
+			return insn.target;
+		if (insn.op == INLINE_JUMP && inline_code_is_start(code, insn.target))
+			return insn.target;
+		if (insn.op != INLINE_JUMP && !goes_on(&insn))
+			return 0;
+		vaddr = insn.op == INLINE_JUMP ? insn.target : vaddr + insn.bytes;
+	}
+	return 0;
+}
+
+/*
+ * Is there at vaddr the load of pool->nextpool of `if (pool != pool->nextpool)` that precedes
+ * taking a block?
+ */
+static int inline_match_pool(struct inline_code *code, uint64_t vaddr, struct inline_match *out)
+{
+	struct inline_insn insns[WINDOW];
+	size_t count = inline_code_window(code, vaddr, insns, 8), i = 0;
+	uint8_t pool, next = ABI_REG_COUNT;
+
+	if (!count || insns[0].value != POOL_NEXTPOOL || insns[0].base == ABI_REG_COUNT)
+		return 0;
+	pool = insns[0].base;
+	if (insns[0].op == INLINE_LOAD) {
+		next = insns[0].dst;
+		for (i = 1; i < count; i++) {
+			if (insns[i].op == INLINE_COMPARE && insns[i].base == ABI_REG_COUNT &&
+			    !insns[i].value &&
+			    ((insns[i].dst == pool && insns[i].src == next) ||
+			     (insns[i].dst == next && insns[i].src == pool)))
+				break;
+			if (!goes_on(&insns[i]) || writes(&insns[i], pool) ||
+			    writes(&insns[i], next))
+				return 0;
+		}
+	} else if (insns[0].op != INLINE_COMPARE || insns[0].dst != pool) {
+		return 0;
+	}
+	for (i++; i < count && goes_on(&insns[i]); i++)
+		if (writes(&insns[i], pool))
+			return 0;
+	if (i >= count || insns[i].op != INLINE_BRANCH || !(insns[i].equal || insns[i].unequal))
+		return 0;
+	uint64_t after = insns[i].vaddr + insns[i].bytes;
+
+	if (pool == next || !takes_block(code, insns[i].equal ? after : insns[i].target, pool))
+		return 0;
+	*out = (struct inline_match){.site = insns[i].vaddr, .reg = pool};
+	out->refill = first_call(code, insns[i].equal ? insns[i].target : after);
+	return 1;
+}
+
+/* Is there at vaddr the load of pool->freeblock of a free? */
+static int inline_match_free(struct inline_code *code, uint64_t vaddr, struct inline_match *out)
+{
+	struct inline_insn insns[WINDOW];
+	size_t count = inline_code_window(code, vaddr, insns, WINDOW);
+	uint8_t pool, last, block = ABI_REG_COUNT;
+	int linked = 0, pushed = 0, tested = 0, lost = 0;
+
+	if (!count || insns[0].op != INLINE_LOAD || insns[0].value != POOL_FREEBLOCK ||
+	    insns[0].base == ABI_REG_COUNT)
+		return 0;
+	pool = insns[0].base;
+	last = insns[0].dst;
+	for (size_t i = 1; i < count; i++) {
+		const struct inline_insn *insn = &insns[i];
+
+		tested |= insn->op == INLINE_BRANCH && insn->src == last;
+		if (insn->op == INLINE_BRANCH && tested && pushed) {
+			*out = (struct inline_match){.site = insn->vaddr,
+						     .reg = lost ? pool : block,
+						     .through_pool = lost};
+			return insn->equal || insn->unequal;
+		}
+		if (!goes_on(insn) || writes(insn, pool) || writes(insn, last))
+			return 0;
+		lost |= writes(insn, block);
+		/*
+		 * Stores into the block, in any form of its address: the debug hooks' copy has it
+		 * as p - 16.
+		 */
+		linked |= insn->op == INLINE_STORE && insn->src == last && insn->base != pool;
+		if (linked && !pushed && insn->op == INLINE_STORE && insn->base == pool &&
+		    insn->value == POOL_FREEBLOCK && insn->src < ABI_REG_COUNT) {
+			pushed = 1;
+			block = insn->src;
+		}
+		tested |= insn->op == INLINE_TEST && insn->dst == last;
+	}
+	return 0;
+}
+
+/*
+ * Is raw_allocated_blocks++ on the path of a block that was returned? It is a static variable; from
+ * 3.12 on it is deep in the interpreter's state.
+ */
+static uint8_t is_counted(struct inline_code *code, uint64_t vaddr, int branches)
+{
+	struct inline_insn insns[COUNT_WINDOW];
+	size_t count = inline_code_window(code, vaddr, insns, COUNT_WINDOW);
+	struct bumps bumps = {0};
+	struct inline_state state;
+
+	inline_state_init(&state);
+	for (size_t i = 0; i < count; i++) {
+		uint8_t width, base = insns[i].base;
+
+		if (bumps_step(code->image->machine, &bumps, &insns[i], &width) && width == 8 &&
+		    base != code->image->machine->stack_pointer &&
+		    (base < ABI_REG_COUNT ? state.of[base].addend : 0) + insns[i].value >=
+			    STATE_OFFSET)
+			return 1;
+		inline_state_step(&state, &insns[i]);
+		if (insns[i].op == INLINE_JUMP ||
+		    (insns[i].op == INLINE_BRANCH && insns[i].unequal))
+			return branches && is_counted(code, insns[i].target, branches - 1);
+		if (!goes_on(&insns[i]) && insns[i].op != INLINE_BRANCH)
+			return 0;
+	}
+	return 0;
+}
+
+/*
+ * Does the code at vaddr, after a call that returned a block, count the block as one from the raw
+ * allocator?
+ */
+static int inline_match_counted(struct inline_code *code, uint64_t vaddr)
+{
+	return is_counted(code, vaddr, 2);
+}
+
+/*
+ * Picks the instruction at which to read the result of the call that returns to vaddr. Always finds
+ * one.
+ */
+static void inline_match_return(struct inline_code *code, uint64_t vaddr, struct inline_match *out)
+{
+	struct inline_insn insns[WINDOW];
+	size_t count = inline_code_window(code, vaddr, insns, WINDOW);
+	const struct machine *machine = code->image->machine;
+	uint32_t holders = 1u << machine->result;
+
+	*out = (struct inline_match){.site = vaddr,
+				     .reg = machine->result,
+				     .counted = inline_match_counted(code, vaddr)};
+	for (size_t i = 0; i < count && holders; i++) {
+		if (insns[i].emulated) {
+			out->site = insns[i].vaddr;
+			out->reg = (uint8_t)__builtin_ctz(holders);
+			return;
+		}
+		if (!goes_on(&insns[i]) || writes(&insns[i], machine->stack_pointer))
+			return;
+		uint32_t copy = insns[i].op == INLINE_COPY && insns[i].width == 8 &&
+						holders >> insns[i].src & 1
+					? 1u << insns[i].dst
+					: 0;
+
+		holders = (holders & ~insns[i].written) | copy;
+	}
+}
+
+/*
+ * Candidates are found as bytes, which is cheap. Each is then decoded at its address, and one with
+ * the right shape must be an instruction of its function.
+ */
 
 /*
  * Where code calls malloc, calloc, realloc and free of libc: through the stubs of the procedure
@@ -65,7 +491,7 @@ static uint64_t arguments_cookie(const struct machine *machine, enum abi_op op, 
 /*
  * Is it the site of another request? One instruction cannot both end a request and begin the next.
  */
-static int is_raw_call(struct inline_search *search, uint64_t vaddr)
+static bool is_raw_call(struct inline_search *search, uint64_t vaddr)
 {
 	struct inline_insn insn;
 
@@ -74,7 +500,7 @@ static int is_raw_call(struct inline_search *search, uint64_t vaddr)
 	       stub_at(search->code.image, insn.target);
 }
 
-static int is_record_call(const struct inline_sites *sites, uint64_t vaddr)
+static bool is_record_call(const struct inline_sites *sites, uint64_t vaddr)
 {
 	for (size_t i = 0; i < sites->record_call_count; i++)
 		if (sites->record_calls[i] == vaddr)
@@ -163,7 +589,7 @@ static void large_add(struct inline_sites *sites, uint64_t vaddr)
  * Is it a call of a function of this file, or through a slot? Calls of malloc itself are sites of
  * their own.
  */
-static int is_call(const struct inline_image *image, const struct inline_insn *insn)
+static bool is_call(const struct inline_image *image, const struct inline_insn *insn)
 {
 	uint64_t slot =
 		insn->op == INLINE_CALL ? inline_stub_slot(image, insn->target) : insn->target;
@@ -272,7 +698,7 @@ void inline_give_up(struct inline_search *search, enum inline_kind kind, uint64_
 	out->given_up_list[out->given_up_listed++].why = why;
 }
 
-int inline_is_instruction(struct inline_search *search, uint64_t vaddr, int *err)
+bool inline_is_instruction(struct inline_search *search, uint64_t vaddr, int *err)
 {
 	int result = inline_code_function(&search->code, vaddr);
 
@@ -453,7 +879,7 @@ static int rest_find(struct inline_search *search)
 		?: inline_large_find(search);
 }
 
-int inline_sites_have_pymalloc(const struct inline_sites *sites)
+bool inline_sites_have_pymalloc(const struct inline_sites *sites)
 {
 	return sites->found[INLINE_POOL] && sites->found[INLINE_POOL_FREE];
 }

@@ -20,6 +20,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -95,5 +96,5 @@ struct inline_sites {
  */
 int inline_sites_find(const struct inline_image *image, struct inline_sites *out);
 /* Was any copy of pymalloc found? */
-int inline_sites_have_pymalloc(const struct inline_sites *sites);
+bool inline_sites_have_pymalloc(const struct inline_sites *sites);
 void inline_sites_free(struct inline_sites *sites);

@@ -19,7 +19,7 @@
 #include "abi/target.h"
 #include "object/insn/machine.h"
 #include "object/insn/value.h"
-#include "probe/pymalloc/match.h"
+#include "probe/pymalloc/size.h"
 
 /* --- resize ----------------------------------------------------------------------------------- */
 
@@ -121,7 +121,7 @@ int inline_match_resize(struct inline_code *code, uint64_t vaddr, struct inline_
 }
 
 /* Is it a register that the multiplication reads? */
-static int is_factor(const struct inline_insn *triple, uint8_t reg)
+static bool is_factor(const struct inline_insn *triple, uint8_t reg)
 {
 	return reg < ABI_REG_COUNT && (reg == triple->src || reg == triple->base);
 }
@@ -337,7 +337,7 @@ static int differ_by(const struct path_size *paths, size_t count, size_t one, si
 }
 
 /* Is the value the same constant on every path? */
-static int is_constant(const struct path_size *paths, size_t count, size_t which)
+static bool is_constant(const struct path_size *paths, size_t count, size_t which)
 {
 	struct inline_value first = path_value(&paths[0], which);
 

@@ -66,7 +66,7 @@ static int matches(const char *pattern, const char *name)
 	return !strcmp(pattern, name) || !fnmatch(pattern, name, 0);
 }
 
-int function_option_is_in(const char *file, const char *path)
+bool function_option_is_in(const char *file, const char *path)
 {
 	size_t length = strlen(path), deleted = strlen(DELETED);
 	char *plain = NULL;

@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #define FUNCTION_ARGUMENTS 6 /* passed in registers by the ABI: integers and pointers */
@@ -31,4 +32,4 @@ int function_option_arguments(const char *text, const struct function_argument *
  * Does file match path, which is a path from a process's maps? file is that path or its last
  * component; both may be shell patterns. A " (deleted)" suffix of path is ignored.
  */
-int function_option_is_in(const char *file, const char *path);
+bool function_option_is_in(const char *file, const char *path);

@@ -86,7 +86,7 @@ int perfmap_symbol_parse(const char *text, struct perfmap_symbol *out)
 	return 0;
 }
 
-int perfmap_symbol_is_in(const struct perfmap_symbol *symbol, const char *path)
+bool perfmap_symbol_is_in(const struct perfmap_symbol *symbol, const char *path)
 {
 	return function_option_is_in(symbol->file, path);
 }

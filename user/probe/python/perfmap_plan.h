@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -24,7 +25,7 @@ struct perfmap_symbol {
 int perfmap_symbol_parse(const char *text, struct perfmap_symbol *out);
 void perfmap_symbol_free(struct perfmap_symbol *symbol);
 /* Is the symbol in the file of that path? */
-int perfmap_symbol_is_in(const struct perfmap_symbol *symbol, const char *path);
+bool perfmap_symbol_is_in(const struct perfmap_symbol *symbol, const char *path);
 
 struct perfmap_plan {
 	struct plan sites;

@@ -349,13 +349,13 @@ static const struct probe_spec singles[] = {
 };
 
 /* A block goes back to its pool. A heap walk shows that, too. */
-int plan_site_is_pool_free(const struct plan_site *site)
+bool plan_site_is_pool_free(const struct plan_site *site)
 {
 	return site->op == ABI_OP_POOL_FREE ||
 	       (site->op == ABI_OP_FREE && (site->cookie >> 8 & 0xff) == EVENT_API_OBJ);
 }
 
-int plan_site_is_pooled(const struct plan_site *site)
+bool plan_site_is_pooled(const struct plan_site *site)
 {
 	uint32_t api = site->cookie >> 8 & 0xff;
 
@@ -375,12 +375,12 @@ int plan_site_is_pooled(const struct plan_site *site)
 	}
 }
 
-int plan_site_is_new_pool(const struct plan_site *site)
+bool plan_site_is_new_pool(const struct plan_site *site)
 {
 	return site->op == ABI_OP_NEW_POOL;
 }
 
-int plan_site_is_passed_on(const struct plan_site *site)
+bool plan_site_is_passed_on(const struct plan_site *site)
 {
 	return (site->cookie >> 8 & 0xff) != EVENT_API_NATIVE && !plan_site_is_pooled(site) &&
 	       !plan_site_is_pool_free(site) &&
@@ -509,6 +509,19 @@ int plan_python(struct elf_file *file, const struct plan_opts *opts, struct plan
 	return 0;
 }
 
+int plan_share(struct plan *out, struct plan *plan)
+{
+	if (!plan->users) {
+		plan->users = malloc(sizeof(*plan->users));
+		if (!plan->users)
+			return error_set(-ENOMEM, "no memory for the probe plan");
+		*plan->users = 1;
+	}
+	++*plan->users;
+	*out = *plan;
+	return 0;
+}
+
 void plan_free(struct plan *plan)
 {
 	if (!plan)
@@ -516,7 +529,10 @@ void plan_free(struct plan *plan)
 	plan_free(plan->memory);
 	free(plan->memory);
 	elf_file_close(plan->memory_file);
-	free(plan->sites);
-	free(plan->missing);
+	if (!plan->users || !--*plan->users) {
+		free(plan->sites);
+		free(plan->missing);
+		free(plan->users);
+	}
 	memset(plan, 0, sizeof(*plan));
 }

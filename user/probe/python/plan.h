@@ -12,6 +12,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -20,16 +21,16 @@
 #include "probe/place/site.h"
 
 /* Does the site see frees of blocks in pymalloc's pools? Census mode does not need them. */
-int plan_site_is_pool_free(const struct plan_site *site);
+bool plan_site_is_pool_free(const struct plan_site *site);
 
 /*
  * Is the site hit by requests for small blocks or by the beginning of objects, and so very often?
  */
-int plan_site_is_pooled(const struct plan_site *site);
+bool plan_site_is_pooled(const struct plan_site *site);
 /* Is it hit where pymalloc takes a pool into use, which is seldom? */
-int plan_site_is_new_pool(const struct plan_site *site);
+bool plan_site_is_new_pool(const struct plan_site *site);
 /* Is it hit by requests of Python's that malloc serves: large blocks, PyMem_Raw*? */
-int plan_site_is_passed_on(const struct plan_site *site);
+bool plan_site_is_passed_on(const struct plan_site *site);
 
 struct elf_file;
 struct plan {
@@ -50,6 +51,8 @@ struct plan {
 		char why[128];
 	} * missing; /* probe specs without a site */
 	size_t missing_count, missing_capacity;
+	/* plans with these arrays, which none of them may change (plan_share()); NULL: one */
+	unsigned int *users;
 	int missing_dropped; /* there was no memory to list all that are missing */
 	int large_blocks;    /* growth: large blocks are probed */
 	/* the file has the USDT probes of a process that samples itself; these are all sites */
@@ -106,4 +109,9 @@ int plan_python(struct elf_file *file, const struct plan_opts *opts, struct plan
  * no such function; -EEXIST the function (or an alias) has a site already; -ENOMEM.
  */
 int probe_spec_add(struct plan *plan, struct elf_file *file, const struct probe_spec *spec);
+/*
+ * Makes out the same plan, with the same arrays: a third of a megabyte for each process otherwise.
+ * The plan has no memory plan. 0, -ENOMEM (error_set).
+ */
+int plan_share(struct plan *out, struct plan *plan);
 void plan_free(struct plan *plan);

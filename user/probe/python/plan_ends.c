@@ -152,7 +152,7 @@ static void end_visit(struct plan_ends_walk *walk, uint64_t vaddr)
 }
 
 /* Is the address visited for the first time? */
-static int is_new(struct plan_ends_walk *walk, uint64_t vaddr)
+static bool is_new(struct plan_ends_walk *walk, uint64_t vaddr)
 {
 	size_t i = (size_t)(vaddr * 0x9e3779b97f4a7c15u >> 51) % SEEN;
 
@@ -302,7 +302,7 @@ static void path_walk(struct plan_ends_walk *walk, uint64_t vaddr, struct consta
 /*
  * Do the function's paths reach sites of all wanted kinds? Also 1 where that cannot be determined.
  */
-static int is_ended(struct plan_ends_walk *walk, uint64_t vaddr, int wanted)
+static bool is_ended(struct plan_ends_walk *walk, uint64_t vaddr, int wanted)
 {
 	struct constants none = {.known = 0};
 

@@ -67,13 +67,13 @@ static int section_load(struct elf_file *file, const char *name, size_t limit,
 	return range_load(file, vaddr, size, range, bytes_out);
 }
 
-static int is_old(const struct elf_section *section)
+static bool is_old(const struct elf_section *section)
 {
 	return !strncmp(section->name, OLD_PREFIX, strlen(OLD_PREFIX));
 }
 
 /* Does the section hold functions? A .plt only jumps to functions of other files. */
-static int is_code(const struct elf_section *section)
+static bool is_code(const struct elf_section *section)
 {
 	return section->code && section->contents && section->size &&
 	       strncmp(section->name, ".plt", 4) != 0;

@@ -19,7 +19,7 @@
 #define CODE_BYTES   512u /* of a public function that are inspected */
 #define SECTIONS_MAX 256u
 
-static int is_code(struct elf_file *file, uint64_t vaddr)
+static bool is_code(struct elf_file *file, uint64_t vaddr)
 {
 	struct elf_section section;
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "proc/container/cgroup.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,12 +30,12 @@ int cgroup_next(const char **text, struct cgroup_line *out)
 	return 0;
 }
 
-static int is_hex(char c)
+static bool is_hex(char c)
 {
 	return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
 }
 
-static int is_word(const char *text, size_t bytes, const char *word)
+static bool is_word(const char *text, size_t bytes, const char *word)
 {
 	return bytes == strlen(word) && !memcmp(text, word, bytes);
 }
@@ -163,7 +164,7 @@ int cgroup_container_find(const char *text, struct cgroup_container *out, struct
 }
 
 /* ID, PREFIX-ID and PREFIX:ID, each optionally followed by ".scope". */
-static int component_is(const char *text, size_t bytes, const char *id)
+static bool component_is(const char *text, size_t bytes, const char *id)
 {
 	static const char scope[] = ".scope";
 	size_t id_bytes = strlen(id);

@@ -53,7 +53,7 @@ static int mount_parse(char *line, struct mount *out)
 	return rest && (!strcmp(out->type, "cgroup") || !strcmp(out->type, "cgroup2"));
 }
 
-static int list_has(const char *list, const char *word, size_t bytes)
+static bool list_has(const char *list, const char *word, size_t bytes)
 {
 	while (list) {
 		if (!strncmp(list, word, bytes) && (!list[bytes] || list[bytes] == ','))
@@ -69,7 +69,7 @@ static int list_has(const char *list, const char *word, size_t bytes)
  * Does the mount belong to the hierarchy with these controllers? All of them must be in its
  * options.
  */
-static int mount_is_of(const struct mount *mount, const char *controllers, size_t bytes)
+static bool mount_is_of(const struct mount *mount, const char *controllers, size_t bytes)
 {
 	if (!bytes || !strcmp(mount->type, "cgroup2"))
 		return !bytes && !strcmp(mount->type, "cgroup2");
@@ -286,13 +286,13 @@ static int directory_name(const char *path, char *out, size_t capacity)
 	int err = 0;
 
 	if (fd < 0)
-		return -errno;
+		return error_errno();
 	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
 	ssize_t bytes = readlink(link, out, capacity - 1);
 	if (bytes < 0 || (size_t)bytes == capacity - 1)
-		err = bytes < 0 ? -errno : -ENAMETOOLONG;
+		err = bytes < 0 ? error_errno() : -ENAMETOOLONG;
 	else if (fstatfs(fd, &type))
-		err = -errno;
+		err = error_errno();
 	else if (type.f_type != CGROUP2_SUPER_MAGIC && type.f_type != CGROUP_SUPER_MAGIC)
 		err = -ENOTDIR;
 	if (!err)

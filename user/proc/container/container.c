@@ -24,12 +24,13 @@
 
 /* The owner of what is read about containers. */
 
-int container_owner_is(const struct container_owner *a, const struct container_owner *b)
+bool container_owner_is(const struct container_owner *a, const struct container_owner *b)
 {
 	return a->uid == b->uid && !strcmp(a->inside, b->inside);
 }
 
-uint64_t container_pid_namespace(pid_t pid)
+/* The inode of its PID namespace; 0: unavailable. */
+static uint64_t container_pid_namespace(pid_t pid)
 {
 	struct stat st;
 	char name[40];
@@ -61,7 +62,7 @@ static int lends_rights(const struct process_info *info)
 }
 
 /* Is it our PID namespace, or that of PID 1, which has all processes that we see? */
-static int is_our_namespace(pid_t pid)
+static bool is_our_namespace(pid_t pid)
 {
 	uint64_t namespace = container_pid_namespace(pid);
 
@@ -99,7 +100,7 @@ void container_owner_of_cgroup(const struct container_list *list, const struct c
 		inside_set(list, in.id, out);
 }
 
-int container_directory_is_owned(const struct container_list *list, int directory)
+bool container_directory_is_owned(const struct container_list *list, int directory)
 {
 	struct stat st;
 
@@ -147,7 +148,7 @@ struct monitors {
 	struct container_pids docker, podman, containerd;
 };
 
-int container_id_is_valid(const char *id)
+bool container_id_is_valid(const char *id)
 {
 	size_t bytes =
 		strspn(id, "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_.-");
@@ -195,7 +196,7 @@ struct container *container_list_find(struct container_list *list, const char *i
 }
 
 /* Do the processes of a cgroup show that a container with this id belongs to another owner? */
-static int is_seen_elsewhere(const struct container_list *list, const char *id)
+static bool is_seen_elsewhere(const struct container_list *list, const char *id)
 {
 	for (size_t i = 0; i < list->count; i++)
 		if (list->entries[i].cgroup.path && !strcmp(list->entries[i].id, id) &&
@@ -204,7 +205,7 @@ static int is_seen_elsewhere(const struct container_list *list, const char *id)
 	return 0;
 }
 
-static int is_monitor(const struct process_info *info)
+static bool is_monitor(const struct process_info *info)
 {
 	return !strncmp(info->name, "containerd-shim", 15) || !strncmp(info->name, "conmon", 6);
 }
@@ -241,8 +242,8 @@ static int cgroup_fits(const struct container_list *list, const char *text, cons
  * A pid read from a file may have been reused, or may be of another PID namespace: its cgroup or
  * its parent must match the container.
  */
-static int init_is_plausible(const struct container_list *list, const struct container *entry,
-			     pid_t pid)
+static bool init_is_plausible(const struct container_list *list, const struct container *entry,
+			      pid_t pid)
 {
 	struct process_info info;
 	_cleanup_(buffer_free) struct buffer text = {0};
@@ -322,6 +323,21 @@ int container_list_add(struct container_list *list, const struct container *cont
 		err = entry_new(list, container->id, &list->current_owner, &entry);
 	if (!found && !err && entry)
 		entry_fill(list, entry, container);
+	return err;
+}
+
+int container_list_tag(struct container_list *list, const struct container *container,
+		       const json_t *labels, const json_t *annotations)
+{
+	int err = 0;
+
+	for (size_t i = 0; i < list->count && !err; i++) {
+		struct container *entry = &list->entries[i];
+
+		if (!entry->tags.size &&
+		    entry_matches(list, entry, container->id, container->namespace))
+			err = container_kubernetes_tags(labels, annotations, &entry->tags);
+	}
 	return err;
 }
 
@@ -494,8 +510,10 @@ int container_list_read(struct container_list *out)
 
 void container_list_free(struct container_list *list)
 {
-	for (size_t i = 0; i < list->count; i++)
+	for (size_t i = 0; i < list->count; i++) {
 		cgroup_ref_free(&list->entries[i].cgroup);
+		buffer_free(&list->entries[i].tags);
+	}
 	free(list->entries);
 	buffer_free(&list->mounts);
 	*list = (struct container_list){0};

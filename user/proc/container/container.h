@@ -11,6 +11,8 @@
  *               (container_podman.c; also CRI-O)
  *   containerd  …/io.containerd.runtime.v2.task/NAMESPACE/ID/config.json (container_containerd.c)
  *   Kubernetes  annotations and names of these, /var/log/containers (container_kubernetes.c)
+ * Labels and annotations are those of the same files, and for Podman and CRI-O of
+ * STORAGE/DRIVER-containers/ID/userdata/config.json.
  * Any process can call itself a monitor, and any user can write such files. Therefore each
  * statement about a container is attributed to an owner (struct container_owner): the user of the
  * process, of the directory, and of whoever could create the cgroup. A Docker daemon's socket is
@@ -18,6 +20,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -49,10 +52,12 @@ struct container {
 	char namespace[CONTAINER_NAMESPACE_SIZE];     /* containerd's namespace, else "" */
 	char pod[CONTAINER_NAME_SIZE];                /* Kubernetes, else "" */
 	char pod_namespace[CONTAINER_NAMESPACE_SIZE]; /* Kubernetes, else "" */
-	unsigned int sandbox : 1;                     /* it only holds a pod's namespaces */
-	unsigned int init_is_first : 1;               /* init_pid is PID 1 in its namespace */
-	pid_t init_pid;                               /* in our PID namespace; 0: not running */
-	struct cgroup_ref cgroup;                     /* its own; path NULL: it has none */
+	/* labels and annotations, for container_is_tagged() */
+	struct buffer tags;
+	unsigned int sandbox : 1;       /* it only holds a pod's namespaces */
+	unsigned int init_is_first : 1; /* init_pid is PID 1 in its namespace */
+	pid_t init_pid;                 /* in our PID namespace; 0: not running */
+	struct cgroup_ref cgroup;       /* its own; path NULL: it has none */
 	/* inode of its own PID namespace, if it has no cgroup of its own; else 0 */
 	uint64_t pid_namespace;
 };
@@ -77,11 +82,21 @@ struct container_list {
 int container_list_read(struct container_list *out);
 void container_list_free(struct container_list *list);
 
-int container_owner_is(const struct container_owner *a, const struct container_owner *b);
+bool container_owner_is(const struct container_owner *a, const struct container_owner *b);
 /* Is a process in the container? cgroup_text is the content of its cgroup file. */
 int container_holds(const struct container *container, pid_t pid, const char *cgroup_text);
 /* The innermost container of the list that a process is in; NULL: none. Borrowed from the list. */
 const struct container *container_of(const struct container_list *list, pid_t pid);
+
+enum container_tag { CONTAINER_LABEL, CONTAINER_ANNOTATION };
+
+/*
+ * Has a running container, or the sandbox of its pod, a label or annotation as a text says: KEY, or
+ * KEY=VALUE with a pattern of fnmatch(3) for the value? container is one of the list. Tags with
+ * more than 1024 bytes are not kept, nor more than 16 KiB of tags of a container.
+ */
+bool container_is_tagged(const struct container_list *list, const struct container *container,
+			 enum container_tag kind, const char *text);
 
 /*
  * The containers that a text selects, as a user types it:

@@ -90,7 +90,7 @@ static enum rank name_rank(const char *text, const char *name,
 }
 
 /* An id that the container's owner may have chosen freely: it ranks below names. */
-static int id_is_claimed(const struct container *container)
+static bool id_is_claimed(const struct container *container)
 {
 	return container->owner.uid &&
 	       (!container->cgroup.path || strlen(container->id) != CGROUP_ID_SIZE - 1);
@@ -115,7 +115,7 @@ static enum rank container_rank(const struct container *container,
 	return id > name ? id : name;
 }
 
-static int is_same_pod(const struct container *a, const struct container *b)
+static bool is_same_pod(const struct container *a, const struct container *b)
 {
 	return !strcmp(a->pod, b->pod) && !strcmp(a->pod_namespace, b->pod_namespace) &&
 	       container_owner_is(&a->owner, &b->owner);
@@ -158,7 +158,7 @@ static const char *listed_text(struct listed *listed)
 	return listed->text;
 }
 
-static int is_listed(const struct container *container)
+static bool is_listed(const struct container *container)
 {
 	return container->init_pid && !container->sandbox;
 }
@@ -229,7 +229,7 @@ static int several_explain(const struct container_choice *choice)
 }
 
 /* Can a single text mean all of them: one container, or the containers of one pod? */
-static int is_unambiguous(const struct container_choice *choice, int whole_pod)
+static bool is_unambiguous(const struct container_choice *choice, int whole_pod)
 {
 	for (size_t i = 1; i < choice->count; i++)
 		if (!whole_pod || !is_same_pod(choice->entries[0], choice->entries[i]))

@@ -41,7 +41,7 @@ static int bundle_take(void *context, int directory, const char *name)
 	struct container found = {.runtime = CONTAINER_RUNTIME_CONTAINERD};
 	_cleanup_close_ int bundle =
 		container_id_is_valid(name) ? state_dir_below(directory, name) : -EINVAL;
-	json_t *config;
+	json_t *config = NULL;
 
 	if (bundle < 0)
 		return 0;
@@ -53,11 +53,14 @@ static int bundle_take(void *context, int directory, const char *name)
 	} else if (!container_state_read(walk->list, bundle, "config.json", CONTAINER_CONFIG_BYTES,
 					 &config)) {
 		container_containerd_parse(config, &found);
-		json_decref(config);
 		if (!found.name[0])
 			container_text_set(found.name, sizeof(found.name), name);
 	}
-	return container_list_add(walk->list, &found);
+	int err = container_list_add(walk->list, &found)
+			  ?: container_list_tag(walk->list, &found, NULL,
+						json_object_get(config, "annotations"));
+	json_decref(config);
+	return err;
 }
 
 static int namespace_read(void *context, int directory, const char *name)
@@ -100,7 +103,7 @@ static int shim_read(struct container_list *list, pid_t shim)
  * Most shims share their state directory: if the container is known by its bundle, the directory
  * has been read.
  */
-static int shim_is_known(struct container_list *list, pid_t shim)
+static bool shim_is_known(struct container_list *list, pid_t shim)
 {
 	char name[40], bundle[4096];
 

@@ -28,6 +28,11 @@ struct daemon {
 	char data_root[DOCKER_PATH], config[DOCKER_PATH], socket[DOCKER_PATH];
 };
 
+static const json_t *labels_of(const json_t *config)
+{
+	return json_object_get(json_object_get(config, "Config"), "Labels");
+}
+
 int container_docker_parse(const json_t *config, struct container *out)
 {
 	const json_t *state = json_object_get(config, "State");
@@ -41,8 +46,7 @@ int container_docker_parse(const json_t *config, struct container *out)
 	name += *name == '/';
 	if (!container_kubernetes_name(name, out))
 		container_text_set(out->name, sizeof(out->name), name);
-	container_kubernetes_annotations(
-		json_object_get(json_object_get(config, "Config"), "Labels"), out);
+	container_kubernetes_annotations(labels_of(config), out);
 	if (json_is_true(json_object_get(state, "Running")) && pid > 0 && pid == (pid_t)pid)
 		out->init_pid = (pid_t)pid;
 	return 0;
@@ -60,12 +64,13 @@ static int config_take(void *context, int directory, const char *name)
 	snprintf(path, sizeof(path), "%s/config.v2.json", name);
 	if (container_state_read(list, directory, path, CONTAINER_CONFIG_BYTES, &config))
 		return 0; /* being created or removed */
-	int err = container_docker_parse(config, &found);
-	json_decref(config);
+	int err = 0;
 	/* A daemon's file describes the container whose directory it is in. Reject any other. */
-	if (err || strcmp(found.id, name))
-		return 0;
-	return container_list_add(list, &found);
+	if (!container_docker_parse(config, &found) && !strcmp(found.id, name))
+		err = container_list_add(list, &found)
+			      ?: container_list_tag(list, &found, labels_of(config), NULL);
+	json_decref(config);
+	return err;
 }
 
 int container_docker_root(struct container_list *list, int data_root)

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <jansson.h>
+#include <stdbool.h>
 
 #include "proc/container/container.h"
 #include "proc/process.h"
@@ -38,16 +39,20 @@ int container_owner_of_process(const struct container_list *list, const struct p
  */
 void container_owner_of_cgroup(const struct container_list *list, const struct cgroup_line *line,
 			       size_t path_bytes, struct container_owner *out);
-/* The inode of its PID namespace; 0: unavailable. */
-uint64_t container_pid_namespace(pid_t pid);
 /* Does a directory belong to the list's current owner, without being world-writable? */
-int container_directory_is_owned(const struct container_list *list, int directory);
+bool container_directory_is_owned(const struct container_list *list, int directory);
 
 /*
  * Merges what is known about a container into the list, under its id and as a statement of
  * list->current_owner. An init_pid that is not in the container is dropped. 0, -ENOMEM.
  */
 int container_list_add(struct container_list *list, const struct container *container);
+/*
+ * Gives the entries that container_list_add() has filled the labels and annotations of a runtime's
+ * state, either of which may be NULL. What an entry has already stays. 0, -ENOMEM.
+ */
+int container_list_tag(struct container_list *list, const struct container *container,
+		       const json_t *labels, const json_t *annotations);
 /* The first entry of list->current_owner. */
 struct container *container_list_find(struct container_list *list, const char *id,
 				      const char *namespace);
@@ -65,7 +70,7 @@ int container_state_read(struct container_list *list, int directory, const char 
  * Can the text be a runtime's id (letters, digits, '_', '.', '-')? Other texts are not used in
  * paths.
  */
-int container_id_is_valid(const char *id);
+bool container_id_is_valid(const char *id);
 /* Copies a name, truncated to capacity. */
 void container_text_set(char *out, size_t capacity, const char *text);
 
@@ -99,6 +104,11 @@ int container_containerd_parse(const json_t *config, struct container *out);
  * Takes pod, namespace and name from an object of Kubernetes annotations or labels, of any runtime.
  */
 void container_kubernetes_annotations(const json_t *annotations, struct container *out);
+/*
+ * Appends labels and annotations, either of which may be NULL, for container_is_tagged(). Labels
+ * may have annotations (Docker), annotations may have both as JSON texts (CRI-O). 0, -ENOMEM.
+ */
+int container_kubernetes_tags(const json_t *labels, const json_t *annotations, struct buffer *out);
 /*
  * "k8s_CONTAINER_POD_NAMESPACE_UID_ATTEMPT", as Docker and CRI-O name containers. 1, or 0: another
  * name.

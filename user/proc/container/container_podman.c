@@ -2,8 +2,9 @@
 /*
  * Podman and CRI-O: both keep containers in a storage directory, with an index of names in
  * DRIVER-containers/containers.json (volatile-containers.json: containers that are removed when
- * they end). Each container has a monitor, conmon, whose arguments give id, name and bundle. The
- * bundle is in that storage, so any user's storage is found while one of its containers runs.
+ * they end), and a container's annotations in DRIVER-containers/ID/userdata/config.json. Each
+ * container has a monitor, conmon, whose arguments give id, name and bundle. The bundle is in that
+ * storage, so any user's storage is found while one of its containers runs.
  */
 #include <errno.h>
 #include <limits.h>
@@ -52,6 +53,33 @@ int container_podman_index(struct container_list *list, const json_t *index)
 	return err;
 }
 
+/*
+ * The annotations of a container that runs, or of a sandbox, which may have no process. Those of
+ * other containers are not needed.
+ */
+static int config_take(struct container_list *list, int containers, const json_t *entry)
+{
+	struct container found = {0};
+	char path[CONTAINER_ID_SIZE + 32];
+	const char *id = state_text(entry, "id");
+	const struct container *known =
+		container_id_is_valid(id) ? container_list_find(list, id, "") : NULL;
+	json_t *config;
+
+	if (!known || (!known->init_pid && !known->sandbox))
+		return 0;
+	snprintf(path, sizeof(path), "%s/userdata/config.json", id);
+	if (container_state_read(list, containers, path, CONTAINER_CONFIG_BYTES, &config))
+		return 0;
+	const json_t *annotations = json_object_get(config, "annotations");
+	container_text_set(found.id, sizeof(found.id), id);
+	container_kubernetes_annotations(annotations, &found);
+	int err = container_list_add(list, &found)
+			  ?: container_list_tag(list, &found, NULL, annotations);
+	json_decref(config);
+	return err;
+}
+
 static int driver_take(void *context, int directory, const char *name)
 {
 	static const char ending[] = "-containers";
@@ -70,6 +98,8 @@ static int driver_take(void *context, int directory, const char *name)
 		    container_state_read(context, directory, path, CONTAINER_INDEX_BYTES, &index))
 			continue;
 		err = container_podman_index(context, index);
+		for (size_t k = 0; !err && k < json_array_size(index); k++)
+			err = config_take(context, owner, json_array_get(index, k));
 		json_decref(index);
 	}
 	descriptor_close(owner);

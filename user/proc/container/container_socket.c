@@ -16,6 +16,7 @@
 #include "util/buffer.h"
 #include "util/clock.h"
 #include "util/descriptor.h"
+#include "util/error.h"
 
 #define ANSWER_NS 1000000000ull
 #define REQUEST   "GET /containers/json HTTP/1.0\r\nHost: docker\r\n\r\n"
@@ -33,7 +34,9 @@ static int summary_take(struct container_list *list, const json_t *summary)
 	if (!container_kubernetes_name(name, &found))
 		container_text_set(found.name, sizeof(found.name), name);
 	container_kubernetes_annotations(json_object_get(summary, "Labels"), &found);
-	return container_list_add(list, &found);
+	return container_list_add(list, &found)
+		       ?: container_list_tag(list, &found, json_object_get(summary, "Labels"),
+					     NULL);
 }
 
 int container_docker_answer(struct container_list *list, const char *text, size_t bytes)
@@ -73,7 +76,9 @@ static int socket_connect(pid_t pid, const char *path)
 		return directory;
 	snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d%s", directory, name);
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-	int err = fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof(address)) ? -errno : 0;
+	int err = fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof(address))
+			  ? error_errno()
+			  : 0;
 	close(directory);
 	/* EAGAIN: the backlog is full. */
 	if (!err)
@@ -89,7 +94,7 @@ static int socket_wait(int fd, short events, uint64_t end_ns)
 	uint64_t now = clock_ns(CLOCK_MONOTONIC);
 	int ready = now >= end_ns ? 0 : poll(&poll_fd, 1, (int)((end_ns - now) / 1000000) + 1);
 
-	return ready > 0 ? 0 : ready ? -errno : -ETIMEDOUT;
+	return ready > 0 ? 0 : ready ? error_errno() : -ETIMEDOUT;
 }
 
 static int answer_read(int fd, uint64_t end_ns, struct buffer *answer)
@@ -101,7 +106,7 @@ static int answer_read(int fd, uint64_t end_ns, struct buffer *answer)
 			return err;
 		ssize_t got = read(fd, answer->data + answer->size, 65536);
 		if (got <= 0)
-			return got ? -errno : 0;
+			return got ? error_errno() : 0;
 		answer->size += (size_t)got;
 		if (answer->size > CONTAINER_INDEX_BYTES)
 			return -EFBIG;
@@ -115,7 +120,7 @@ static int peer_check(const struct container_list *list, int fd)
 	socklen_t size = sizeof(peer);
 
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size))
-		return -errno;
+		return error_errno();
 	return peer.uid == list->current_owner.uid ? 0 : -EPERM;
 }
 

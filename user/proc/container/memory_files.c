@@ -36,6 +36,15 @@ uint64_t memory_number_read(const char *directory, const char *name)
 	return value >= NO_LIMIT_BYTES ? UINT64_MAX : value;
 }
 
+uint64_t memory_machine_read(const char *name)
+{
+	char text[MEMORY_FILE_BYTES];
+
+	memory_text_read("/proc", "meminfo", text, sizeof(text));
+	const char *at = strstr(text, name);
+	return at ? strtoull(at + strlen(name), NULL, 10) * 1024 : UINT64_MAX;
+}
+
 uint64_t memory_stat_value(const char *text, const char *name)
 {
 	size_t bytes = strlen(name);

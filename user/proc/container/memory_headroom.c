@@ -110,7 +110,9 @@ int memory_directory_left(const char *directory, struct memory_left *left)
 			continue;
 		least.now = lesser(least.now, one.now);
 		least.at_peak = lesser(least.at_peak, one.at_peak);
-		least.last = lesser(least.last, one.last);
+		/* memory.high slows down, and kills nothing. */
+		if (strcmp(files[i].limit, "memory.high") != 0)
+			least.last = lesser(least.last, one.last);
 		limited = 1;
 	}
 	if (limited)
@@ -120,12 +122,8 @@ int memory_directory_left(const char *directory, struct memory_left *left)
 
 static void machine_read(struct headroom_level *level)
 {
-	char text[MEMORY_FILE_BYTES], *line;
-
-	memory_text_read(MACHINE, "meminfo", text, sizeof(text));
-	line = strstr(text, "MemAvailable:");
-	level->limited = line != NULL;
-	level->left.now = line ? strtoull(line + strlen("MemAvailable:"), NULL, 10) * 1024 : 0;
+	level->left.now = memory_machine_read("MemAvailable:");
+	level->limited = level->left.now != UINT64_MAX;
 	level->left.at_peak = level->left.last = level->left.now;
 }
 
@@ -259,7 +257,7 @@ int memory_headroom_left(const struct memory_headroom *headroom, uint64_t *left)
 	return limited;
 }
 
-int memory_headroom_is_short(const struct memory_headroom *headroom, struct memory_short *out)
+bool memory_headroom_is_short(const struct memory_headroom *headroom, struct memory_short *out)
 {
 	for (size_t i = 0; i < headroom->level_count; i++) {
 		const struct headroom_level *level = &headroom->levels[i];

@@ -7,6 +7,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -64,4 +65,4 @@ int memory_headroom_left(const struct memory_headroom *headroom, uint64_t *left)
  * Is a limit that was charged too small at the peak of its use? Returns 1 and the first such limit,
  * or 0.
  */
-int memory_headroom_is_short(const struct memory_headroom *headroom, struct memory_short *out);
+bool memory_headroom_is_short(const struct memory_headroom *headroom, struct memory_short *out);

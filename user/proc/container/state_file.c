@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "util/cleanup.h"
+#include "util/error.h"
 #include "util/regular.h"
 
 #define PID_BYTES 16
@@ -24,7 +25,7 @@ int state_root_open(pid_t pid)
 	if (pid)
 		snprintf(name, sizeof(name), "/proc/%d/root", pid);
 	int root = open(name, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	return root < 0 ? -errno : root;
+	return root < 0 ? error_errno() : root;
 }
 
 int state_dir_open(pid_t pid, const char *path)
@@ -55,7 +56,7 @@ static int open_regular(int directory, const char *path, size_t max)
 	if (fd < 0)
 		return fd == -EISDIR ? -EINVAL : fd;
 	if (fstat(fd, &st))
-		err = -errno;
+		err = error_errno();
 	else if (st.st_size > 0 && (uint64_t)st.st_size > max)
 		err = -EFBIG;
 	if (!err)
@@ -79,7 +80,7 @@ int state_file_read(int directory, const char *path, size_t max, struct buffer *
 			break;
 		got = read(fd, out->data + out->size, out->capacity - out->size - 1);
 		if (got < 0)
-			err = -errno;
+			err = error_errno();
 		else
 			out->size += (size_t)got;
 		if (out->size > max)
@@ -92,7 +93,7 @@ int state_file_read(int directory, const char *path, size_t max, struct buffer *
 }
 
 /* Does the text hold more values than are parsed? Characters within strings count too. */
-static int has_many_values(const struct buffer *text)
+static bool has_many_values(const struct buffer *text)
 {
 	size_t count = 0;
 

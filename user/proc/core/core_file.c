@@ -347,7 +347,7 @@ int core_open_fd(struct core_file *out, int fd, const char *sysroot)
 	struct stat stat;
 
 	if (fstat(fd, &stat))
-		return -errno;
+		return error_errno();
 	if (!S_ISREG(stat.st_mode))
 		return error_set(-EINVAL, "it is not a regular file");
 	int err = header_check(fd, (uint64_t)stat.st_size);
@@ -373,7 +373,7 @@ int core_open(struct core_file *out, const char *path, const char *sysroot)
 	error_clear();
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	if (fd < 0)
-		return -errno;
+		return error_errno();
 	int err = core_open_fd(out, fd, sysroot);
 	if (err)
 		close(fd);
@@ -420,7 +420,7 @@ static int file_read(int fd, uint64_t at, uint8_t *out, size_t bytes)
  * Whether the first page of a file, of which the core has a copy, is still that of the file: it has
  * the build id, and where everything is. Without the copy nothing can be compared.
  */
-static int is_same(const struct core_file *core, const struct process_map *map, int fd)
+static bool is_same(const struct core_file *core, const struct process_map *map, int fd)
 {
 	uint8_t meant[PAGE], found[PAGE];
 
@@ -445,7 +445,7 @@ static int path_open(const struct core_file *core, const char *path)
 	int root = open(core->sysroot, O_PATH | O_DIRECTORY | O_CLOEXEC), fd;
 
 	if (root < 0)
-		return -errno;
+		return error_errno();
 	fd = regular_open(root, path, RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS);
 	close(root);
 	return fd;
@@ -511,7 +511,7 @@ int core_put(struct core_file *core, uint64_t address, const char *text)
 }
 
 /* Whether the page has a part of a text. */
-static int page_has_text(const struct core_file *core, uint64_t page)
+static bool page_has_text(const struct core_file *core, uint64_t page)
 {
 	size_t at = SORTED_ABOVE(core->texts, core->text_count, address, page - CORE_TEXT);
 

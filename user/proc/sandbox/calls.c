@@ -200,7 +200,7 @@ int calls_limit(unsigned int wants)
 		thread = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC,
 				 &program);
 	if (thread) /* positive: the id of a thread with a filter of its own */
-		err = error_set(thread < 0 ? -errno : -EBUSY,
+		err = error_set(thread < 0 ? error_errno() : -EBUSY,
 				"the kernel refuses a list of allowed system calls");
 	free(code.lines);
 	return err;

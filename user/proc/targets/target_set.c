@@ -42,6 +42,26 @@ int target_set_name(struct target_set *set, const char *text)
 	return err;
 }
 
+int target_set_pod(struct target_set *set, enum target_pod kind, const char *text)
+{
+	struct target_pods *pods = &set->pods[kind];
+
+	if (!text[0] || (kind >= TARGET_LABEL && text[0] == '='))
+		return error_set(-EINVAL, "it has no key");
+	int err = ARRAY_GROW(pods->texts, pods->capacity, pods->count);
+	if (!err)
+		pods->texts[pods->count++] = text;
+	return err;
+}
+
+bool target_set_has_pods(const struct target_set *set)
+{
+	for (int kind = 0; kind < TARGET_PODS; kind++)
+		if (set->pods[kind].count)
+			return true;
+	return false;
+}
+
 static void container_clear(struct target_container *container)
 {
 	for (size_t i = 0; i < container->count; i++)
@@ -57,6 +77,9 @@ void target_set_free(struct target_set *set)
 		container_clear(&set->containers[i]);
 	for (size_t i = 0; i < set->cgroup_count; i++)
 		cgroup_ref_free(&set->cgroups[i].ref);
+	container_clear(&set->in_pods);
+	for (int kind = 0; kind < TARGET_PODS; kind++)
+		free(set->pods[kind].texts);
 	free(set->containers);
 	free(set->cgroups);
 	free(set->names);
@@ -64,19 +87,19 @@ void target_set_free(struct target_set *set)
 	*set = (struct target_set){0};
 }
 
-int target_set_is_empty(const struct target_set *set)
+bool target_set_is_empty(const struct target_set *set)
 {
 	return !set->pid_count && !set->container_count && !set->cgroup_count && !set->name_count &&
-	       !set->all;
+	       !target_set_has_pods(set) && !set->all;
 }
 
-int target_set_is_all(const struct target_set *set)
+bool target_set_is_all(const struct target_set *set)
 {
 	return set->all && !set->pid_count && !set->container_count && !set->cgroup_count &&
-	       !set->name_count;
+	       !set->name_count && !target_set_has_pods(set);
 }
 
-int target_set_may_grow(const struct target_set *set)
+bool target_set_may_grow(const struct target_set *set)
 {
 	if (!set->container_count)
 		return !target_set_is_pids(set) && !target_set_is_empty(set);
@@ -87,17 +110,17 @@ int target_set_may_grow(const struct target_set *set)
 	return set->wait;
 }
 
-int target_set_is_pids(const struct target_set *set)
+bool target_set_is_pids(const struct target_set *set)
 {
 	return set->pid_count > 0;
 }
 
-int target_set_is_awaited(const struct target_set *set, const struct target_container *container)
+bool target_set_is_awaited(const struct target_set *set, const struct target_container *container)
 {
 	return set->wait && !container->count;
 }
 
-int target_set_is_waiting(const struct target_set *set)
+bool target_set_is_waiting(const struct target_set *set)
 {
 	for (size_t i = 0; i < set->container_count; i++)
 		if (target_set_is_awaited(set, &set->containers[i]))
@@ -119,6 +142,7 @@ static int container_copy(struct target_container *container, struct container_l
 
 		entries[i] = *from;
 		entries[i].cgroup = (struct cgroup_ref){0};
+		entries[i].tags = (struct buffer){0};
 		if (from->cgroup.path) {
 			const struct cgroup_line line = {
 				.controllers = from->cgroup.controllers,
@@ -166,16 +190,71 @@ static int container_resolve(struct target_set *set, struct target_container *co
 	return err;
 }
 
+/* Is a container what each of the kinds asks for that ask for anything? */
+static bool pod_matches(const struct target_set *set, const struct container_list *list,
+			const struct container *container)
+{
+	const char *names[] = {
+		[TARGET_NAMESPACE] = container->pod_namespace, [TARGET_POD] = container->pod};
+
+	for (int kind = 0; kind < TARGET_PODS; kind++) {
+		const struct target_pods *pods = &set->pods[kind];
+		bool matches = !pods->count;
+
+		for (size_t i = 0; i < pods->count && !matches; i++)
+			matches =
+				kind < TARGET_LABEL
+					? names[kind][0] && !fnmatch(pods->texts[i], names[kind], 0)
+					: container_is_tagged(list, container, kind - TARGET_LABEL,
+							      pods->texts[i]);
+		if (!matches)
+			return false;
+	}
+	return true;
+}
+
+/* What a runtime says of a container stays while it runs, even if it cannot be read for a while. */
+static bool was_in_pods(const struct target_set *set, const struct container *container)
+{
+	for (size_t i = 0; i < set->in_pods.count; i++)
+		if (!strcmp(set->in_pods.entries[i].id, container->id))
+			return true;
+	return false;
+}
+
+/* Other users can name their containers' pods as they like. */
+static int pods_resolve(struct target_set *set, struct container_list *list)
+{
+	struct container_choice choice = {.entries =
+						  calloc(list->count + 1, sizeof(*choice.entries))};
+
+	if (!choice.entries)
+		return -ENOMEM;
+	for (size_t i = 0; i < list->count; i++) {
+		const struct container *each = &list->entries[i];
+
+		if (each->init_pid && !each->owner.uid &&
+		    (pod_matches(set, list, each) || was_in_pods(set, each)))
+			choice.entries[choice.count++] = each;
+	}
+	int err = container_copy(&set->in_pods, list, &choice);
+	free(choice.entries);
+	return err;
+}
+
 static int containers_resolve(struct target_set *set, const char **what)
 {
 	struct container_list list;
-	int err = set->container_count ? container_list_read(&list) : 0;
+	bool pods = target_set_has_pods(set);
 
-	if (!set->container_count || err) {
-		if (err)
-			*what = set->containers[0].text;
+	if (!set->container_count && !pods)
+		return 0;
+	*what = set->container_count ? set->containers[0].text : "pods";
+	int err = container_list_read(&list);
+	if (err)
 		return err;
-	}
+	if (pods)
+		err = pods_resolve(set, &list);
 	for (size_t i = 0; i < set->container_count && !err; i++) {
 		*what = set->containers[i].text;
 		err = container_resolve(set, &set->containers[i], &list);
@@ -215,7 +294,10 @@ int target_set_match_name(const struct target_set *set, const char *name)
 {
 	if (!name_matches(set, name))
 		return 0;
-	return set->cgroup_count || set->container_count || set->pid_count ? -ESRCH : 1;
+	return set->cgroup_count || set->container_count || set->pid_count ||
+			       target_set_has_pods(set)
+		       ? -ESRCH
+		       : 1;
 }
 
 static int cgroup_matches(const struct target_set *set, const char *text)
@@ -226,14 +308,23 @@ static int cgroup_matches(const struct target_set *set, const char *text)
 	return !set->cgroup_count;
 }
 
+static const struct container *entry_of(const struct target_container *container, pid_t pid,
+					const char *text)
+{
+	for (size_t i = 0; i < container->count; i++)
+		if (container_holds(&container->entries[i], pid, text))
+			return &container->entries[i];
+	return NULL;
+}
+
 static const struct container *container_matches(const struct target_set *set, pid_t pid,
 						 const char *text)
 {
-	for (size_t i = 0; i < set->container_count; i++)
-		for (size_t k = 0; k < set->containers[i].count; k++)
-			if (container_holds(&set->containers[i].entries[k], pid, text))
-				return &set->containers[i].entries[k];
-	return NULL;
+	const struct container *found = NULL;
+
+	for (size_t i = 0; i < set->container_count && !found; i++)
+		found = entry_of(&set->containers[i], pid, text);
+	return found;
 }
 
 /*
@@ -249,7 +340,7 @@ static pid_t pid_within(const struct process_info *info, const struct container 
 	return info->ns_pids[init.ns_count - 1];
 }
 
-static int pid_is_wanted(const struct target_set *set, pid_t pid)
+static bool pid_is_wanted(const struct target_set *set, pid_t pid)
 {
 	for (size_t i = 0; i < set->pid_count; i++)
 		if (set->pids[i] == pid)
@@ -272,6 +363,8 @@ static int cgroups_match(const struct target_set *set, const struct process_info
 {
 	if (!cgroup_matches(set, text))
 		return 0;
+	if (target_set_has_pods(set) && !entry_of(&set->in_pods, info->pid, text))
+		return 0;
 	if (!set->container_count)
 		return 1;
 	const struct container *container = container_matches(set, info->pid, text);
@@ -279,10 +372,10 @@ static int cgroups_match(const struct target_set *set, const struct process_info
 }
 
 /*
- * A cgroup that was not seen lately may be that of an awaited container. Returns 1 and remembers
- * it; 0 if it is known.
+ * A cgroup that was not seen lately may be that of an awaited container, or of one of a pod.
+ * Returns 1 and remembers it; 0 if it is known.
  */
-static int cgroup_is_new(struct target_set *set, const char *text)
+static bool cgroup_is_new(struct target_set *set, const char *text)
 {
 	uint64_t hash = 0;
 
@@ -295,6 +388,14 @@ static int cgroup_is_new(struct target_set *set, const char *text)
 	return 1;
 }
 
+/* Pods' containers have cgroups that name them. */
+static bool may_be_in_pod(const struct target_set *set, const char *text)
+{
+	struct cgroup_container in;
+
+	return target_set_has_pods(set) && cgroup_container_find(text, &in, NULL);
+}
+
 /* may_resolve: read the list of containers again for a process in a new cgroup. */
 static int process_matches(struct target_set *set, const struct process_info *info, int may_resolve)
 {
@@ -304,11 +405,12 @@ static int process_matches(struct target_set *set, const struct process_info *in
 
 	if (!info_matches(set, info))
 		return 0;
-	if (!set->container_count && !set->cgroup_count)
+	if (!set->container_count && !set->cgroup_count && !target_set_has_pods(set))
 		return 1;
 	if (!process_file_read(info->pid, "cgroup", CGROUP_TEXT_MAX, &text)) {
 		matches = cgroups_match(set, info, (const char *)text.data);
-		if (!matches && may_resolve && cgroup_is_new(set, (const char *)text.data)) {
+		if (!matches && (may_resolve || may_be_in_pod(set, (const char *)text.data)) &&
+		    cgroup_is_new(set, (const char *)text.data)) {
 			err = containers_resolve(set, &what);
 			matches = cgroups_match(set, info, (const char *)text.data);
 		}
@@ -377,7 +479,7 @@ int target_set_list(struct target_set *set, pid_t **pids, size_t *count)
 
 #define EXPLAINED 3 /* candidates that are named */
 
-static int has_below(const struct process_info *info, pid_t pid)
+static bool has_below(const struct process_info *info, pid_t pid)
 {
 	for (unsigned int i = 1; i < info->ns_count; i++)
 		if (info->ns_pids[i] == pid)

@@ -26,7 +26,7 @@ struct sentences {
 #define SAY(sentences, ...)                                                                        \
 	snprintf((sentences)->text[(sentences)->count++], SENTENCE_MAX, __VA_ARGS__)
 
-static int is_more(uint64_t a, uint64_t b, uint64_t share)
+static bool is_more(uint64_t a, uint64_t b, uint64_t share)
 {
 	return a > b && a - b > SLACK_BLOCKS + a / share;
 }
@@ -55,12 +55,17 @@ static void large_judge(const struct snapshot_meta *meta, struct sentences *out)
 		    counts->large_new, EVENT_SMALL_BYTES, counts->large_seen);
 }
 
+bool coverage_lacks_blocks(const struct snapshot_coverage *counts)
+{
+	return is_more(counts->new_blocks, counts->seen_blocks, SLACK_SMALL_SHARE);
+}
+
 static void small_judge(const struct snapshot_meta *meta, struct sentences *out)
 {
 	const struct snapshot_coverage *counts = &meta->coverage;
 	int growth = !strcmp(meta->mode, "growth");
 
-	if (is_more(counts->new_blocks, counts->seen_blocks, SLACK_SMALL_SHARE))
+	if (coverage_lacks_blocks(counts))
 		SAY(out,
 		    "of %" PRIu64 " %s that are new on the heap, only %" PRIu64
 		    " were seen: the others are not in the report",
@@ -104,7 +109,7 @@ static void unread_judge(const struct snapshot_meta *meta, struct sentences *out
  * A sample, windows, or a part of the time need not agree with the interpreter's counts; blocks
  * that a fork inherited are new to its heap only.
  */
-static int is_whole(const struct snapshot_meta *meta)
+static bool is_whole(const struct snapshot_meta *meta)
 {
 	return meta->coverage_known && !snapshot_is_estimated(meta) &&
 	       strcmp(meta->mode, "windows") != 0 && !meta->change_count && !meta->parent;
@@ -207,7 +212,7 @@ void inconsistencies_json(FILE *out, const struct snapshot_meta *meta)
 	fputs("\"warnings\": [", out);
 	for (size_t i = 0; i < sentences.count; i++) {
 		fputs(i ? ", " : "", out);
-		json_string(out, sentences.text[i]);
+		json_quote(out, sentences.text[i]);
 	}
 	fputs("], ", out);
 }

@@ -25,3 +25,5 @@ void inconsistencies_json(FILE *out, const struct snapshot_meta *meta);
  * inconsistency.
  */
 int inconsistencies_first(const struct snapshot_meta *meta, char *out, size_t capacity);
+/* Are there more new small blocks on the heap than were seen, and that came while it was read? */
+bool coverage_lacks_blocks(const struct snapshot_coverage *counts);

@@ -18,14 +18,15 @@ static void change_print(FILE *out, const struct snapshot_change *change, uint64
 	if (change->sample_bytes && change->mode != EVENT_MODE_OFF)
 		fprintf(out, ", a sample of one in %s", SIZE_TEXT(change->sample_bytes));
 	if (change->cost_permille)
-		fprintf(out, " (probes took %.1f %% of its CPU time, the budget is %.1f %%)",
+		fprintf(out,
+			" (probes took %.1f %% of its CPU time just before, the budget is %.1f %%)",
 			change->cost_permille / 10.0, change->budget_permille / 10.0);
 	else if (change->budget_permille)
 		fprintf(out, " (its cost is within the budget again)");
 }
 
 /* Did the mode change because the heap could not be read, not for its cost? */
-static int is_fall_back(const struct snapshot_change *change)
+static bool is_fall_back(const struct snapshot_change *change)
 {
 	return change->mode == EVENT_MODE_EXACT && !change->cost_permille &&
 	       !change->budget_permille;

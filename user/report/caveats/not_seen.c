@@ -6,8 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "report/caveats/windows.h"
 #include "snapshot/group/explained.h"
 #include "snapshot/meta.h"
+#include "util/array.h"
 #include "util/size.h"
 #include "util/text.h"
 
@@ -195,7 +197,12 @@ static void unread_heap_print(FILE *out, const struct snapshot *snapshot)
 	if (snapshot->process_count || !snapshot_is_unread(meta))
 		return;
 	cut_print(out, &meta->ending);
-	if (meta->coverage_known)
+	if (meta->layer == EVENT_LAYER_PAGES)
+		fprintf(out,
+			"  the resident pages were last looked up %.1f ms before the end: those "
+			"released since then are counted as resident\n",
+			(double)meta->unread_ns / 1e6);
+	else if (meta->coverage_known)
 		fprintf(out, "  the heap was last read %.1f ms before the end: %s\n",
 			(double)meta->unread_ns / 1e6,
 			growth ? "pools given back since then are counted as in use"
@@ -247,7 +254,7 @@ static void lost_kinds_print(FILE *out, const uint64_t loss[LOSS_COUNT])
 				   "events of another kind");
 }
 
-static int loss_is_overrun(const uint64_t loss[LOSS_COUNT])
+static bool loss_is_overrun(const uint64_t loss[LOSS_COUNT])
 {
 	return (loss[LOSS_ALLOC] | loss[LOSS_FREE] | loss[LOSS_REALLOC] | loss[LOSS_STACK] |
 		loss[LOSS_CODE] | loss[LOSS_REUSE]) != 0;
@@ -335,6 +342,7 @@ static void unknown_print(FILE *out, const struct snapshot_meta *meta)
 		[UNKNOWN_NO_CODE] = "whose frame could not be read",
 		[UNKNOWN_NO_NAME] = "whose file name could not be read",
 		[UNKNOWN_NO_FILE] = "in native code outside any known file",
+		[UNKNOWN_NO_FAULT] = "without a fault that was seen (MAP_POPULATE, mlock)",
 	};
 	int items = 0;
 
@@ -441,16 +449,23 @@ static void older_print(FILE *out, const struct snapshot *snapshot)
 	const struct snapshot_meta *meta = &snapshot->meta;
 
 	fputs("  older than the trace: ", out);
+	if (meta->layer == EVENT_LAYER_PAGES) {
+		fprintf(out, "%s were resident then, and %s of them are still\n",
+			SIZE_TEXT(meta->pages.before_first), SIZE_TEXT(meta->pages.before));
+		return;
+	}
 	if (meta->from_start) {
 		fputs("nothing, the process was traced from its start\n", out);
 		return;
 	}
 	if (meta->coverage_known) {
 		/* A new block that is not in the sample may reuse the address of an older one. */
-		fprintf(out, "%s%s %s (%s) on the heap are not %s",
+		fprintf(out, "%s%s %s (%s) on the heap%s are not %s",
 			snapshot_is_estimated(meta) ? "at most " : "",
-			COUNT_TEXT(meta->coverage.old_blocks), units(snapshot),
+			COUNT_TEXT(meta->coverage.old_blocks),
+			snapshot_is_growth(snapshot) ? "pools" : "small blocks",
 			SIZE_TEXT(meta->coverage.old_bytes),
+			meta->windows.count ? ", and large ones," : "",
 			meta->windows.count ? "in the statistics: attributed by likeness, apart"
 					    : "in the report");
 	} else if (meta->windows.count) {
@@ -479,6 +494,32 @@ static void mapped_print(FILE *out, const struct snapshot *snapshot)
 			"of files, and whether pages were touched\n",
 			meta->from_start ? "start" : "attach");
 	fields_print(out, meta, META_CAVEAT_MAPPED);
+}
+
+/* What the lines are made of, and what of RSS is in none. */
+static void pages_print(FILE *out, const struct snapshot *snapshot)
+{
+	const struct snapshot_pages *pages = &snapshot->meta.pages;
+	const struct {
+		uint64_t bytes;
+		const char *what;
+	} parts[] = {
+		{pages->unfaulted, "became resident without a page fault (at <unknown>)"},
+		{pages->huge, "came as huge pages"},
+		{pages->file, "are pages of files or shared memory"},
+		{pages->again, "were resident when they were touched last (copied on write after "
+			       "a fork, or released and touched again between two looks)"},
+	};
+
+	if (snapshot->meta.layer != EVENT_LAYER_PAGES)
+		return;
+	for (size_t i = 0; i < ARRAY_SIZE(parts); i++)
+		if (parts[i].bytes)
+			fprintf(out, "  of the pages in the lines, %s %s\n",
+				SIZE_TEXT(parts[i].bytes), parts[i].what);
+	if (pages->unread)
+		fprintf(out, "  resident in maps that are too large to be read: %s\n",
+			SIZE_TEXT(pages->unread));
 }
 
 /*
@@ -543,7 +584,8 @@ static void native_stacks_print(FILE *out, const struct snapshot *snapshot)
 	const struct snapshot_meta *meta = &snapshot->meta;
 
 	if (!snapshot_has_layer(snapshot, EVENT_LAYER_NATIVE) &&
-	    !snapshot_has_layer(snapshot, EVENT_LAYER_MMAP))
+	    !snapshot_has_layer(snapshot, EVENT_LAYER_MMAP) &&
+	    !snapshot_has_layer(snapshot, EVENT_LAYER_PAGES))
 		return;
 	fields_print(out, meta, META_CAVEAT_STACKS);
 	stack_ends_print(out, &meta->stack_ends);
@@ -566,7 +608,8 @@ static int caveats_print(FILE *out, const struct snapshot_meta *meta)
 	} else if (snapshot_is_unread(meta)) {
 		caveats++;
 		if (out)
-			fprintf(out, "its heap was last read %.1f ms before %s end",
+			fprintf(out, "its %s last read %.1f ms before %s end",
+				meta->layer == EVENT_LAYER_PAGES ? "pages were" : "heap was",
 				(double)meta->unread_ns / 1e6,
 				strcmp(meta->moment, "running") ? "its" : "the");
 		if (out && meta->ending.failed == EVENT_CENSUS_CUT)
@@ -634,8 +677,9 @@ static void rss_print(FILE *out, const struct snapshot *snapshot, const struct n
 		fprintf(out, ", read %.1f s before", (double)meta->rss_age_ns / 1e9);
 	fprintf(out, ": %s%s in this report", snapshot_is_estimated(meta) ? "~" : "",
 		SIZE_TEXT(explained.bytes));
-	for (int layer = EVENT_LAYER_NATIVE; layer < EVENT_LAYERS; layer++)
-		if (!snapshot_has_layer(snapshot, layer)) {
+	for (int layer = EVENT_LAYER_NATIVE; layer <= EVENT_LAYER_MMAP; layer++)
+		if (!snapshot_has_layer(snapshot, EVENT_LAYER_PAGES) &&
+		    !snapshot_has_layer(snapshot, layer)) {
 			fputs("; --layer all shows more", out);
 			break;
 		}
@@ -652,6 +696,7 @@ static void cost_print(FILE *out, const struct snapshot *snapshot, const struct 
 	const struct snapshot_meta *meta = &snapshot->meta;
 	const char *whose = snapshot->process_count ? "their" : "its";
 	int tiny = meta->probes_ns * 10000 < meta->cpu_ns || !meta->probes_ns;
+	int digits = meta->cpu_ns < COST_BRIEF_NS ? 4 : 2;
 	double share = tiny ? 0 : (double)meta->probes_ns / (double)meta->cpu_ns;
 
 	if (!opts->whole || (tiny && !meta->budget_permille))
@@ -659,18 +704,22 @@ static void cost_print(FILE *out, const struct snapshot *snapshot, const struct 
 	if (tiny)
 		fprintf(out, "%sthe probes took less than 0.01 %% of %s CPU time", lead, whose);
 	else
-		fprintf(out, "%sthe probes took %.*f %% of %s CPU time, %.2f s of %.2f s", lead,
-			share < 0.1 ? 1 : 0, 100 * share, whose, (double)meta->probes_ns / 1e9,
-			(double)meta->cpu_ns / 1e9);
+		fprintf(out, "%sthe probes took %.*f %% of %s CPU time, %.*f s of %.*f s", lead,
+			share < 0.1 ? 1 : 0, 100 * share, whose, digits,
+			(double)meta->probes_ns / 1e9, digits, (double)meta->cpu_ns / 1e9);
 	if (meta->budget_permille)
-		fprintf(out, ", the budget is %g %%", meta->budget_permille / 10.0);
+		fprintf(out, ", the budget is %g %%%s", meta->budget_permille / 10.0,
+			meta->windows.count && share * 1000 > meta->budget_permille &&
+					meta->cpu_ns < meta->duration_ns / COST_FIFTH
+				? " of a fifth of a CPU, since it took less"
+				: "");
 	else if (share >= COST_SLOWED)
 		fprintf(out, ", which slowed %s to 1/%.0f", snapshot->process_count ? "them" : "it",
 			cost_slowed(share));
 	fputs(end, out);
 }
 
-static int heap_is_well(const struct snapshot_meta *meta)
+static bool heap_is_well(const struct snapshot_meta *meta)
 {
 	const struct snapshot_coverage *counts = &meta->coverage;
 
@@ -684,7 +733,7 @@ static int heap_is_well(const struct snapshot_meta *meta)
 	       !snapshot_is_unread(meta);
 }
 
-static int stacks_are_well(const struct snapshot_meta *meta)
+static bool stacks_are_well(const struct snapshot_meta *meta)
 {
 	for (size_t i = 0; i < SNAPSHOT_UNKNOWNS; i++)
 		if (meta->unknown[i].blocks)
@@ -693,7 +742,7 @@ static int stacks_are_well(const struct snapshot_meta *meta)
 		 meta->loss[LOSS_FRAME_FAULT] | meta->loss[LOSS_NO_THREAD]);
 }
 
-static int blocks_are_well(const struct snapshot_meta *meta)
+static bool blocks_are_well(const struct snapshot_meta *meta)
 {
 	for (size_t i = 0; i < meta_field_count; i++) {
 		const struct meta_field *field = &meta_fields[i];
@@ -710,7 +759,7 @@ static int blocks_are_well(const struct snapshot_meta *meta)
  * Is nothing missing beyond what every trace lacks? Growth mode and mapped memory always print in
  * full what they leave out.
  */
-static int is_all_well(const struct snapshot *snapshot)
+static bool is_all_well(const struct snapshot *snapshot)
 {
 	const struct snapshot_meta *meta = &snapshot->meta;
 
@@ -719,7 +768,8 @@ static int is_all_well(const struct snapshot *snapshot)
 			return 0;
 	return !snapshot_lost_events(snapshot) && !snapshot_is_estimated(meta) &&
 	       !snapshot_is_growth(snapshot) && !snapshot_has_layer(snapshot, EVENT_LAYER_MMAP) &&
-	       heap_is_well(meta) && stacks_are_well(meta) && blocks_are_well(meta);
+	       !snapshot_has_layer(snapshot, EVENT_LAYER_PAGES) && heap_is_well(meta) &&
+	       stacks_are_well(meta) && blocks_are_well(meta);
 }
 
 /*
@@ -780,6 +830,7 @@ void not_seen_print(FILE *out, const struct snapshot *snapshot, const struct not
 	native_print(out, snapshot);
 	native_stacks_print(out, snapshot);
 	mapped_print(out, snapshot);
+	pages_print(out, snapshot);
 	unread_heap_print(out, snapshot);
 	not_seen_unread_print(out, &snapshot->meta);
 	rss_print(out, snapshot, opts, "  ", "\n");
@@ -792,6 +843,7 @@ void not_seen_brief_print(FILE *out, const struct snapshot *snapshot)
 	if (strcmp(snapshot->meta.mode, SNAPSHOT_TRACEMALLOC)) {
 		sample_print(out, &snapshot->meta);
 		self_sample_print(out, snapshot);
+		windows_allocated_print(out, &snapshot->meta);
 		not_seen_lost_print(out, snapshot);
 		older_print(out, snapshot);
 	}

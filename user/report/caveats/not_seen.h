@@ -31,6 +31,9 @@ uint64_t not_seen_sizeless(const struct snapshot_meta *meta);
 
 /* How slow a process is, of whose CPU time the probes take a share. */
 
+#define COST_BRIEF_NS 100000000ull /* CPU times below have more digits */
+/* Of one that took less of a CPU, the budget of windows is of that part (docs/overhead.md). */
+#define COST_FIFTH  5
 #define COST_SLOWED 0.4 /* from there on "to 1/2" and so on say more than the share */
 #define COST_MOST   0.99
 

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "report/caveats/completeness.h"
 #include "report/caveats/not_seen.h"
 #include "report/caveats/windows.h"
 #include "snapshot/group/precision.h"
@@ -130,6 +131,7 @@ void quality_print(FILE *out, const struct snapshot *snapshot, const struct stat
 {
 	const struct snapshot_meta *meta = &snapshot->meta;
 	struct one_line line = {0};
+	char why[INCOMPLETE_WHY];
 
 	if (!strcmp(meta->mode, SNAPSHOT_TRACEMALLOC)) {
 		one_line_add(&line, "as tracemalloc took them, since it started");
@@ -138,7 +140,9 @@ void quality_print(FILE *out, const struct snapshot *snapshot, const struct stat
 		lost_add(&line, snapshot, statistics);
 		heap_add(&line, snapshot);
 		blocks_add(&line, meta);
-		if (!line.count)
+		if (!figures_are_complete(snapshot, why) && !line.count)
+			one_line_add(&line, "%s", why);
+		else if (!line.count)
 			one_line_add(&line,
 				     meta->from_start ? "complete" : "complete since the attach");
 		older_add(&line, meta);

@@ -82,7 +82,9 @@ void windows_print(FILE *out, const struct snapshot_meta *meta, const char *titl
 			     : " of the time; they have shown ",
 	      out);
 	percent_print(out, blocks_share(windows));
-	fprintf(out, " of %s new blocks alive; ± is one standard error",
+	fprintf(out,
+		" of %s new blocks alive; the heap tells the total, windows how lines share it; ± "
+		"is one standard error",
 		COUNT_TEXT(windows->new_blocks));
 	if (windows->count < FEW_WINDOWS)
 		fputs(", too small with so few windows for a line that is seldom at work", out);
@@ -104,6 +106,27 @@ void windows_print(FILE *out, const struct snapshot_meta *meta, const char *titl
 				COUNT_TEXT(sizeless), EVENT_SMALL_BYTES);
 	}
 	putc('\n', out);
+}
+
+void windows_allocated_print(FILE *out, const struct snapshot_meta *meta)
+{
+	const struct snapshot_windows *windows = &meta->windows;
+
+	if (!windows->allocated_bytes)
+		return;
+	fprintf(out, "  allocated: %s%s in %.1f s, an estimate from windows, which have seen ",
+		windows->allocated_high ? "" : "at least ", SIZE_TEXT(windows->allocated_bytes),
+		(double)meta->allocated_ns / 1e9);
+	percent_print(out, time_share(windows));
+	if (windows->allocated_high)
+		fprintf(out, " of that: %s to %s (95 %% interval)",
+			SIZE_TEXT(windows->allocated_low), SIZE_TEXT(windows->allocated_high));
+	else
+		fprintf(out,
+			" of that: %s or more (97.5 %%), since probes slow the process in windows "
+			"by an unknown part",
+			SIZE_TEXT(windows->allocated_low));
+	fputs("; lines that work in no window are missing\n", out);
 }
 
 void windows_older_print(FILE *out, const struct snapshot_meta *meta)

@@ -26,6 +26,11 @@ char *windows_more_text(char out[WINDOWS_MORE_BYTES], double more_s, double aim)
  * side by side take no longer than one.
  */
 double windows_seconds(const struct snapshot *snapshot);
+/*
+ * "allocated: 4.1 GiB in 62.0 s, an estimate from windows, which have seen 1.1 % of that: 95 %
+ * interval …". Nothing if it is not known.
+ */
+void windows_allocated_print(FILE *out, const struct snapshot_meta *meta);
 /* What of the older blocks is not attributed, as the end of a line. */
 void windows_older_print(FILE *out, const struct snapshot_meta *meta);
 /* '"windows": {"count": …, "time_share": …, "blocks_share": …, "unseen": {…}}, ' */

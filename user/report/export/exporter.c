@@ -4,9 +4,9 @@
 
 #include <string.h>
 
-static const struct exporter *const exporters[] = {&export_tracemalloc, &export_folded,
-						   &export_pprof,       &export_perf,
-						   &export_html,        &export_speedscope};
+static const struct exporter *const exporters[] = {
+	&export_tracemalloc, &export_folded,     &export_pprof, &export_perf,
+	&export_html,        &export_speedscope, &export_otlp};
 
 const struct exporter *exporter_get(size_t index)
 {
@@ -41,6 +41,7 @@ int exporter_write(const struct exporter *exporter, const struct snapshot *snaps
 
 	if (!err && used.old)
 		err = blocks_choose(exporter, &used.old, NULL, filters, opts->app, &old);
+	used.is_part = filters_any(filters);
 	err = err ?: exporter->write(snapshot, &used, file);
 	snapshot_free(chosen);
 	snapshot_free(old);

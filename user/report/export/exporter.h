@@ -5,6 +5,8 @@
  */
 #pragma once
 
+#include <stdbool.h>
+
 #include "snapshot/group/filter.h"
 #include "util/outfile.h"
 
@@ -30,6 +32,7 @@ struct export_opts {
 	 * the snapshot
 	 */
 	const struct snapshot *shown;
+	bool is_part; /* filters have left blocks out; exporter_write() sets it */
 };
 
 struct exporter {
@@ -43,8 +46,11 @@ struct exporter {
 		     struct outfile *file);
 };
 
-extern const struct exporter export_folded, export_html, export_perf, export_pprof,
+extern const struct exporter export_folded, export_html, export_otlp, export_perf, export_pprof,
 	export_speedscope, export_tracemalloc;
+
+/* The Content-Security-Policy that a page of export_html has in it, for servers of the page. */
+extern const char export_html_policy[];
 
 /* The exporter at an index; NULL after the last. */
 const struct exporter *exporter_get(size_t index);

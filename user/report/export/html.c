@@ -59,7 +59,7 @@ static void name_write(struct threads *threads, const struct thread_share *share
 	snprintf(text, sizeof(text), "%s (TID %u)", name[0] ? name : "(name not known)",
 		 share->tid);
 	fputs(threads->index.count ? ", " : "", threads->out);
-	json_string(threads->out, text);
+	json_quote(threads->out, text);
 }
 
 static int thread_visit(void *context, const struct thread_share *share)
@@ -79,8 +79,8 @@ static int task_visit(void *context, const struct thread_share *share)
 	if (id_map_find(&threads->tasks, share->task) != ID_MAP_NONE)
 		return 0;
 	fputs(threads->tasks.count ? ", " : "", threads->out);
-	json_string(threads->out, share->task ? strings_get(threads->snapshot->strings, share->task)
-					      : "(no task)");
+	json_quote(threads->out, share->task ? strings_get(threads->snapshot->strings, share->task)
+					     : "(no task)");
 	return id_map_put(&threads->tasks, share->task, (uint32_t)threads->tasks.count);
 }
 
@@ -134,7 +134,7 @@ static void strings_write(FILE *out, const struct strings *strings)
 	fputs("\"strings\": [", out);
 	for (uint32_t i = 0; i < strings_count(strings); i++) {
 		fputs(i ? ",\n" : "", out);
-		json_string(out, strings_get(strings, i));
+		json_quote(out, strings_get(strings, i));
 	}
 	fputs("],\n", out);
 }
@@ -212,7 +212,7 @@ static int processes_write(FILE *out, const struct snapshot *snapshot)
 
 		snprintf(name, sizeof(name), "%s (%u)", process->name, process->pid);
 		fputs(i ? ", " : "", out);
-		json_string(out, name);
+		json_quote(out, name);
 	}
 	fputs("],\n\"traces\": [", out);
 	for (size_t i = 0; !err && i < count; i++) {
@@ -305,7 +305,7 @@ static int notes_write(FILE *out, const struct snapshot *snapshot, const struct 
 	fputs("\"notes\": [", out);
 	for (rest = text; (line = strsep(&rest, "\n"));) {
 		fputs(any++ ? ",\n" : "", out);
-		json_string(out, line);
+		json_quote(out, line);
 	}
 	fputs("]", out);
 	free(text);
@@ -325,7 +325,7 @@ static int around_write(FILE *out, const char *filename, uint32_t line, struct s
 		if (err <= 0)
 			continue;
 		fprintf(out, "%s[%u, ", any++ ? ", " : "", at);
-		json_string(out, (const char *)text->data);
+		json_quote(out, (const char *)text->data);
 		putc(']', out);
 	}
 	putc(']', out);
@@ -344,7 +344,7 @@ static int line_write(FILE *out, const char *file, uint32_t line, struct source 
 	if (asprintf(&key, "%s:%u", file, line) < 0)
 		return -ENOMEM;
 	fputs((*any)++ ? ",\n" : "", out);
-	json_string(out, key);
+	json_quote(out, key);
 	fputs(": ", out);
 	free(key);
 	return around_write(out, file, line, source, text);
@@ -428,6 +428,8 @@ static int html_export(const struct snapshot *snapshot, const struct export_opts
 	free(json);
 	return err;
 }
+
+const char export_html_policy[] = PAGE_POLICY;
 
 const struct exporter export_html = {
 	.name = "html",

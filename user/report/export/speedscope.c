@@ -69,7 +69,7 @@ static void profile_name(FILE *out, const struct snapshot_meta *process)
 
 	snprintf(name, sizeof(name), process->pid ? "%s (PID %u)" : "%s",
 		 process->name[0] ? process->name : "all", process->pid);
-	json_string(out, name);
+	json_quote(out, name);
 }
 
 /* One profile: a process. */

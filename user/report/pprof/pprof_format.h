@@ -8,6 +8,8 @@
  */
 #pragma once
 
+#include <stdbool.h>
+
 #include "snapshot/builder.h"
 #include "util/buffer.h"
 
@@ -22,13 +24,24 @@
 #define PPROF_LINES_MAX       64  /* frames of one location: inlined ones and what they are in */
 #define PPROF_LINE_MAX        256 /* bytes of an unescaped line, including its NUL */
 /*
- * Ids of mappings: the program, with Python's code, is the first. Frames of native code have one of
- * their own, by whose name a reader knows them: tools that rewrite a profile number mappings anew.
- * Files of older versions do not have it, nor do those without such frames.
+ * Mappings: the program, with Python's code, which has no addresses; each segment of a binary that
+ * native frames are in (struct snapshot_binary); and one for all other native frames. Tools that
+ * rewrite a profile number them anew, so a reader knows native ones by their limit, which is not 0,
+ * or by that name. In files of older versions all native frames are in the latter, or there is
+ * none.
  */
-#define PPROF_MAPPING        1
-#define PPROF_MAPPING_NATIVE 2
-#define PPROF_NATIVE         "[native]"
+#define PPROF_MAPPING 1 /* the id of the program's, + snapshot_frame.native of the others */
+#define PPROF_NATIVE  "[native]"
+
+/*
+ * A location without lines stands for a frame of an unknown function, whose name in a snapshot says
+ * where it is: "[libc.so.6+0x1234]", the offset in the file. offset is set to it. True if the frame
+ * is one whose names follow from its binary and that offset.
+ */
+bool pprof_is_unnamed(const struct snapshot *snapshot, const struct snapshot_frame *frame,
+		      uint64_t *offset);
+/* The name of such a function in the file of that path. 0, -ENOMEM. The caller frees the buffer. */
+int pprof_unnamed_name(const char *path, uint64_t offset, struct buffer *out);
 
 /*
  * Appends the lines of a snapshot, each with a newline; newlines and backslashes in a line are
@@ -47,3 +60,12 @@ int pprof_meta_parse(struct builder *builder, const char *lines, size_t bytes);
 /* The same for one unescaped line, a comment of an older file. */
 int pprof_meta_parse_line(struct builder *builder, const char *line, size_t bytes);
 int pprof_meta_end(struct builder *builder); /* 0; -EBADMSG: a single process, numbered */
+/* How many of the frames are one location: those inlined into the last of them, and that one. */
+static inline uint32_t pprof_location_frames(const struct snapshot_frame *frames, uint32_t nframe)
+{
+	uint32_t count = 1;
+
+	while (count < nframe && count < PPROF_LINES_MAX && frames[count - 1].inlined)
+		count++;
+	return count;
+}

@@ -277,3 +277,34 @@ int pprof_meta_end(struct builder *builder)
 		       sizeof(snapshot->meta.loss));
 	return 0;
 }
+
+/* --- functions without names ------------------------------------------------------------------ */
+
+int pprof_unnamed_name(const char *path, uint64_t offset, struct buffer *out)
+{
+	const char *slash = strrchr(path, '/');
+
+	return buffer_printf(out, "[%s+0x%" PRIx64 "]", slash ? slash + 1 : path, offset)
+		       ?: buffer_append(out, "", 1);
+}
+
+bool pprof_is_unnamed(const struct snapshot *snapshot, const struct snapshot_frame *frame,
+		      uint64_t *offset)
+{
+	const struct snapshot_binary *binary = snapshot_binary(snapshot, frame);
+	const char *name = strings_get(snapshot->strings, frame->function), *plus;
+	struct buffer expected = {0};
+	bool equal;
+
+	if (!binary || frame->filename != binary->path || frame->line || name[0] != '[')
+		return false;
+	plus = strrchr(name, '+');
+	*offset = plus ? strtoull(plus + 1, NULL, 16) : 0;
+	if (*offset < binary->offset || *offset - binary->offset >= binary->limit - binary->start)
+		return false;
+	equal = !pprof_unnamed_name(strings_get(snapshot->strings, binary->path), *offset,
+				    &expected) &&
+		!strcmp((const char *)expected.data, name);
+	buffer_free(&expected);
+	return equal;
+}

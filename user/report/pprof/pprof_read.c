@@ -1,11 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Reads the profiles that pprof_write.c wrote, or that a tool such as pprof wrote again. The
- * profile is unpacked as a whole. Its top level is parsed by hand, so that hostile input uses
- * memory in proportion to its size; every submessage except the samples goes through protobuf-c.
- * Fields may come in any order, so a first pass finds what the second pass, over the samples,
- * needs.
- */
 #include "report/pprof/pprof.h"
 
 #include <errno.h>
@@ -13,11 +6,105 @@
 #include <string.h>
 
 #include "abi/sample.h"
-#include "report/pprof/pprof_reader.h"
+#include "report/pprof/pprof_format.h"
+#include "report/pprof/pprof_wire.h"
 #include "report/pprof/profile.pb-c.h"
+#include "snapshot/ages.h"
+#include "snapshot/builder.h"
+#include "snapshot/estimate.h"
 #include "util/array.h"
 #include "util/error.h"
+#include "util/id_map.h"
 #include "util/utf8.h"
+
+#define FRAMES_MAX 65536u /* of one sample */
+
+enum {
+	FIELD_SAMPLE = 2,
+	FIELD_MAPPING = 3,
+	FIELD_LOCATION = 4,
+	FIELD_FUNCTION = 5,
+	FIELD_STRING = 6,
+	FIELD_KEEP_FRAMES = 8,
+	FIELD_COMMENT = 13
+};
+
+struct function {
+	uint32_t name, filename; /* ids in the snapshot's strings */
+};
+
+enum label {
+	LABEL_BYTES,
+	LABEL_DOMAIN,
+	LABEL_TOTAL,
+	LABEL_PROCESS,
+	LABEL_ROUNDED,
+	LABEL_INHERITED,
+	LABEL_SELF_SAMPLED,
+	LABEL_DEVIATIONS,
+	LABEL_LIFETIME,
+	LABEL_THREAD,
+	LABEL_THREAD_NAME,
+	LABEL_TASK,
+	LABEL_AGE,
+	LABELS
+};
+
+struct sample {
+	uint32_t nframe, value_count;
+	int64_t values[SNAPSHOT_LAYERS * PPROF_VALUES];
+	int64_t labels
+		/*
+		 * -1: the sample has no such label, or pprof wrote the file, which drops labels of
+		 * 0
+		 */
+		[LABELS];
+};
+
+/* Frames of one location. */
+struct location {
+	uint32_t first; /* in location_frames */
+	uint32_t count;
+};
+
+struct messages {
+	struct span *items;
+	size_t count, capacity;
+};
+
+struct pprof_reader {
+	const unsigned char *profile;
+	struct messages mapping_messages, function_messages, location_messages;
+	struct id_map natives; /* the id of a mapping -> snapshot_frame.native, unless that is 0 */
+	uint32_t *strings;     /* offsets of the strings' length prefixes */
+	size_t string_count, string_capacity;
+	/* index of the string with the meta data; 0: a file of an older version, or not ours */
+	uint64_t lines;
+	uint64_t *comments; /* indices of strings */
+	size_t comment_count, comment_capacity;
+	struct function *functions;
+	size_t function_count, function_capacity;
+	struct location *locations;
+	size_t location_count, location_capacity;
+	struct snapshot_frame *location_frames;
+	size_t location_frame_count, location_frame_capacity;
+	struct id_map function_ids, location_ids;
+	struct id_map estimates; /* index of a string with deviations -> snapshot_trace.estimate */
+	struct sample sample;    /* the sample being read */
+	struct snapshot_frame frames[FRAMES_MAX]; /* the sample's frames */
+	struct account *account, snapshot_account;
+	/* indices of the labels' names; the last one: of a label that is not ours */
+	uint64_t label_keys[LABELS + 1];
+	struct builder builder;
+};
+
+/*
+ * Reads the profiles that pprof_write.c wrote, or that a tool such as pprof wrote again. The
+ * profile is unpacked as a whole. Its top level is parsed by hand, so that hostile input uses
+ * memory in proportion to its size; every submessage except the samples goes through protobuf-c.
+ * Fields may come in any order, so a first pass finds what the second pass, over the samples,
+ * needs.
+ */
 
 #define PROFILE_MAX UINT32_MAX /* bytes unpacked: offsets have 32 bits */
 #define ITEMS_MAX   (1u << 26) /* strings, functions, locations */
@@ -56,8 +143,9 @@ static int comment_take(struct pprof_reader *reader, uint64_t index)
 	return err;
 }
 
-int pprof_numbers_take(struct pprof_reader *reader, struct field *field,
-		       int (*take)(struct pprof_reader *reader, uint64_t number))
+/* Calls take for each number of a repeated field, packed or not. 0, -EBADMSG, take's error. */
+static int pprof_numbers_take(struct pprof_reader *reader, struct field *field,
+			      int (*take)(struct pprof_reader *reader, uint64_t number))
 {
 	uint64_t number;
 	int err = 0;
@@ -108,7 +196,8 @@ static int table_take(struct pprof_reader *reader, struct field *field)
 	return pprof_numbers_take(reader, field, comment_take);
 }
 
-int pprof_string_get(const struct pprof_reader *reader, uint64_t index, struct span *out)
+/* The string at an index of the profile's string table. 0, -EBADMSG (error_set). */
+static int pprof_string_get(const struct pprof_reader *reader, uint64_t index, struct span *out)
 {
 	if (index >= reader->string_count)
 		return error_set(-EBADMSG, "the profile is corrupt: no string %llu",
@@ -127,7 +216,8 @@ static int text_restore(const struct span *text, char **out, size_t *bytes)
 	return 0;
 }
 
-int pprof_string_intern(struct pprof_reader *reader, int64_t index, uint32_t *id)
+/* Its id in the snapshot's strings. 0, -EBADMSG (error_set), -ENOMEM. */
+static int pprof_string_intern(struct pprof_reader *reader, int64_t index, uint32_t *id)
 {
 	struct span text = {0};
 	char *name = NULL;
@@ -144,9 +234,334 @@ int pprof_string_intern(struct pprof_reader *reader, int64_t index, uint32_t *id
 	return err;
 }
 
-int pprof_corrupt(const char *what)
+/* Sets the error "the profile is corrupt: a … cannot be"; returns -EBADMSG. */
+static int pprof_corrupt(const char *what)
 {
 	return error_set(-EBADMSG, "the profile is corrupt: a %s cannot be", what);
+}
+
+#define DEVIATION_CHARS 24 /* of one deviation */
+#define DEVIATION_MAX   0x1p66
+
+static int sample_location(struct pprof_reader *reader, uint64_t id)
+{
+	uint32_t index = id_map_find(&reader->location_ids, id);
+	const struct location *location;
+
+	if (index == ID_MAP_NONE)
+		return pprof_corrupt("sample's location");
+	location = &reader->locations[index];
+	if (FRAMES_MAX - reader->sample.nframe < location->count)
+		return pprof_corrupt("sample");
+	memcpy(&reader->frames[reader->sample.nframe], &reader->location_frames[location->first],
+	       location->count * sizeof(*reader->frames));
+	reader->sample.nframe += location->count;
+	return 0;
+}
+
+static int sample_value(struct pprof_reader *reader, uint64_t value)
+{
+	if (reader->sample.value_count == SNAPSHOT_LAYERS * PPROF_VALUES)
+		return pprof_corrupt("sample");
+	reader->sample.values[reader->sample.value_count++] = (int64_t)value;
+	return 0;
+}
+
+/*
+ * The label that a key names; LABELS: none of ours. The key is nearly always the same as in the
+ * previous sample.
+ */
+static enum label label_of(struct pprof_reader *reader, uint64_t key)
+{
+	static const char *const names[LABELS] = {"bytes",        "domain",         "total_nframe",
+						  "process",      "rounded",        "inherited",
+						  "self_sampled", PPROF_DEVIATIONS, "lifetime",
+						  "thread",       "thread_name",    "task",
+						  "age"};
+	struct span text = {0};
+
+	for (enum label i = 0; i <= LABELS; i++)
+		if (reader->label_keys[i] == key && key)
+			return i;
+	reader->label_keys[LABELS] = key;
+	if (pprof_string_get(reader, key, &text))
+		return LABELS;
+	for (enum label i = 0; i < LABELS; i++) {
+		if (text.bytes == strlen(names[i]) && !memcmp(text.data, names[i], text.bytes)) {
+			reader->label_keys[i] = key;
+			reader->label_keys[LABELS] = 0;
+			return i;
+		}
+	}
+	return LABELS;
+}
+
+static bool label_is_text(enum label label)
+{
+	return label == LABEL_DEVIATIONS || label == LABEL_LIFETIME || label == LABEL_THREAD_NAME ||
+	       label == LABEL_TASK;
+}
+
+static int sample_label(struct pprof_reader *reader, struct span *span)
+{
+	enum { KEY = 1 << 3, TEXT = 2 << 3, NUMBER = 3 << 3 };
+	uint64_t key = 0, number = 0, string = 0, tag, value;
+	int err = 0;
+
+	while (!err && span->bytes) {
+		struct span text;
+
+		err = varint_take(span, &tag);
+		if (!err)
+			err = (tag & 7) == 0   ? varint_take(span, &value)
+			      : (tag & 7) == 2 ? span_take(span, &text)
+					       : pprof_corrupt("label");
+		if (tag == KEY)
+			key = value;
+		else if (tag == NUMBER)
+			number = value;
+		else if (tag == TEXT)
+			string = value;
+	}
+	if (err)
+		return err;
+	enum label label = label_of(reader, key);
+	if (label != LABELS && reader->sample.labels[label] < 0)
+		reader->sample.labels[label] = (int64_t)(label_is_text(label) ? string : number);
+	return 0;
+}
+
+/* A sample belongs to the layer whose values are not 0. */
+static size_t sample_position(const struct sample *sample)
+{
+	size_t count = sample->value_count / PPROF_VALUES;
+
+	for (size_t i = 0; i < count; i++)
+		if (sample->values[i * PPROF_VALUES])
+			return i;
+	return 0;
+}
+
+/* The layer at a position after the first; -1: the file has none there. */
+static int layer_at(const struct pprof_reader *reader, size_t position)
+{
+	const struct snapshot_meta *meta = &reader->builder.snapshot->meta;
+
+	for (uint32_t layer = 0; layer < SNAPSHOT_LAYERS; layer++)
+		if (snapshot_has_extra(meta, layer) && !--position)
+			return (int)layer;
+	return -1;
+}
+
+/* Parses the deviations of an estimate. */
+static int deviations_parse(const struct span *text, struct snapshot_estimate *estimate)
+{
+	char copy[CALIBRATE_DEVIATIONS * DEVIATION_CHARS], *at = copy;
+
+	if (text->bytes >= sizeof(copy))
+		return pprof_corrupt("list of deviations");
+	memcpy(copy, text->data, text->bytes);
+	copy[text->bytes] = '\0';
+	for (uint32_t i = 0; i < CALIBRATE_DEVIATIONS; i++) {
+		char *end;
+		double value = strtod(at, &end);
+
+		if (end == at || !(value > -DEVIATION_MAX && value < DEVIATION_MAX))
+			return pprof_corrupt("list of deviations");
+		/* 0 is added because -0 is another value to the builder. */
+		estimate->deviations[i] = (float)(value / PPROF_DEVIATION_STEPS) + 0.0f;
+		at = end;
+	}
+	return *at ? pprof_corrupt("list of deviations") : 0;
+}
+
+/* Sets trace->estimate, by the index of the string that has its deviations. */
+static int estimate_find(struct pprof_reader *reader, int64_t string, struct snapshot_trace *trace)
+{
+	struct snapshot_estimate estimate;
+	struct span text = {0};
+
+	if (string < 0)
+		return 0;
+	uint32_t known = id_map_find(&reader->estimates, (uint64_t)string);
+	if (known != ID_MAP_NONE) {
+		trace->estimate = known & SNAPSHOT_ESTIMATES_MAX;
+		return 0;
+	}
+
+	return pprof_string_get(reader, (uint64_t)string, &text)
+	       ?: deviations_parse(&text, &estimate)
+	       ?: builder_estimate(&reader->builder, &estimate, trace)
+	       ?: id_map_put(&reader->estimates, (uint64_t)string, trace->estimate);
+}
+
+/* Sets the lifetime of freed blocks, by the index of the string that names it. */
+static int lifetime_find(struct pprof_reader *reader, int64_t string, struct snapshot_trace *trace)
+{
+	struct span text = {0};
+	int err = string < 0 ? 0 : pprof_string_get(reader, (uint64_t)string, &text);
+
+	if (err || string < 0)
+		return err;
+	for (uint32_t i = 0; i < LIFETIMES; i++) {
+		const char *name = snapshot_lifetime_name(i);
+
+		if (text.bytes == strlen(name) && !memcmp(text.data, name, text.bytes)) {
+			trace->flags |= (i << SNAPSHOT_LIFETIME_SHIFT) & 0xf0u;
+			return 0;
+		}
+	}
+	return pprof_corrupt("lifetime");
+}
+
+/* The thread of a sample, and its name, by the index of its string. */
+static int thread_find(struct pprof_reader *reader, const struct sample *sample,
+		       struct snapshot_trace *trace)
+{
+	int64_t tid = sample->labels[LABEL_THREAD], string = sample->labels[LABEL_THREAD_NAME];
+	char name[EVENT_THREAD_NAME] = "";
+	struct span text = {0};
+
+	if (tid <= 0)
+		return 0;
+	if (tid > UINT32_MAX)
+		return pprof_corrupt("thread");
+	trace->thread = (uint32_t)tid;
+	int err = string < 0 ? 0 : pprof_string_get(reader, (uint64_t)string, &text);
+	if (err || string < 0)
+		return err;
+	if (text.bytes >= sizeof(name))
+		return pprof_corrupt("name of a thread");
+	memcpy(name, text.data, text.bytes);
+	return name[0] ? builder_thread(&reader->builder, trace->thread, name) : 0;
+}
+
+/* The asyncio task of a sample, by the index of its name. */
+static int task_find(struct pprof_reader *reader, const struct sample *sample,
+		     struct snapshot_trace *trace)
+{
+	int64_t string = sample->labels[LABEL_TASK];
+
+	return string <= 0 ? 0 : pprof_string_intern(reader, string, &trace->task);
+}
+
+/* The age of a sample of that layer. */
+static int age_find(const struct pprof_reader *reader, const struct sample *sample, int layer,
+		    struct snapshot_trace *trace)
+{
+	const struct snapshot *snapshot = reader->builder.snapshot;
+	int64_t age = sample->labels[LABEL_AGE];
+
+	if (layer >= (int)SNAPSHOT_EXTRA_FIRST)
+		return 0;
+	trace->age = AGE_UNKNOWN;
+	if (!snapshot_process(snapshot, trace->process)->ages)
+		return 0;
+	if (layer == SNAPSHOT_OLDER)
+		trace->age = AGE_BEFORE;
+	else if (age >= AGE_BEFORE)
+		return pprof_corrupt("age");
+	else if (age > 0)
+		trace->age = (uint32_t)age;
+	return 0;
+}
+
+static int64_t zero_of(int64_t label)
+{
+	return label == -1 ? 0 : label;
+}
+
+static int sample_add(struct pprof_reader *reader)
+{
+	const struct sample *sample = &reader->sample;
+	int64_t bytes = zero_of(sample->labels[LABEL_BYTES]),
+		domain = zero_of(sample->labels[LABEL_DOMAIN]);
+	int64_t total = sample->labels[LABEL_TOTAL];
+	const struct snapshot *snapshot = reader->builder.snapshot;
+	int64_t process = snapshot->process_count ? sample->labels[LABEL_PROCESS] - 1 : 0;
+	size_t position = sample_position(sample);
+	const int64_t *values = sample->values + position * PPROF_VALUES;
+	int64_t weighted = sample->labels[LABEL_SELF_SAMPLED];
+	int layer = position ? layer_at(reader, position) : (int)snapshot->meta.layer;
+	struct snapshot_trace trace;
+	int64_t product;
+
+	if (process < 0 || (uint64_t)process >= snapshot_process_count(snapshot))
+		return pprof_corrupt("sample's process");
+	trace = (struct snapshot_trace){
+		.domain = (uint32_t)domain,
+		.process = (uint32_t)process,
+		.flags = (sample->labels[LABEL_ROUNDED] > 0 ? SNAPSHOT_ROUNDED : 0) |
+			 (sample->labels[LABEL_INHERITED] > 0 ? SNAPSHOT_INHERITED : 0),
+		.bytes = (uint64_t)bytes,
+	};
+	const uint64_t mean = layer == EVENT_LAYER_MMAP || layer >= (int)SNAPSHOT_EXTRA_FIRST
+				      ? 0
+				      : snapshot_sample_bytes(snapshot, &trace);
+	if (layer < 0 || bytes < 0 || domain < 0 || !sample->nframe || !sample->value_count ||
+	    sample->value_count % PPROF_VALUES || values[0] <= 0 || domain > UINT32_MAX ||
+	    total > UINT32_MAX ||
+	    __builtin_mul_overflow(bytes, weighted > 0 ? weighted : values[0], &product) ||
+	    (weighted > 0 ? !bytes || product > values[1] : !mean && product != values[1]))
+		return pprof_corrupt("sample");
+	trace.count = weighted > 0 ? (uint64_t)weighted
+				   : estimate_sampled(mean, trace.bytes, (uint64_t)values[0]);
+	trace.weight = weighted > 0 ? (uint64_t)values[1] : 0;
+	if (!trace.count)
+		return pprof_corrupt("sample");
+	int err = builder_traceback(&reader->builder, reader->frames, sample->nframe,
+				    total < 0 ? SNAPSHOT_TOTAL_UNKNOWN : (uint32_t)total,
+				    &trace.traceback);
+	err = err ?: estimate_find(reader, sample->labels[LABEL_DEVIATIONS], &trace);
+	err = err ?: lifetime_find(reader, sample->labels[LABEL_LIFETIME], &trace);
+	err = err ?: thread_find(reader, sample, &trace);
+	err = err ?: task_find(reader, sample, &trace);
+	err = err ?: age_find(reader, sample, layer, &trace);
+	if (!err)
+		err = position ? builder_layer(&reader->builder, (uint32_t)layer, &trace)
+			       : builder_trace(&reader->builder, &trace);
+	return err == -EOVERFLOW ? pprof_corrupt("sum of sizes") : err;
+}
+
+/*
+ * Adds a sample to the snapshot; other fields are ignored. The meta data, functions and locations
+ * are known already. 0; -EBADMSG (error_set); -ENOMEM, -EDQUOT.
+ */
+/* Parsed by hand: protobuf-c would call malloc a dozen times for each of a million samples. */
+static int pprof_sample_take(struct pprof_reader *reader, struct field *field)
+{
+	enum { LOCATION = 1, VALUE = 2, LABEL = 3 };
+	struct field part;
+	int err = 0;
+
+	if (field->id != FIELD_SAMPLE || field->wire_type != 2)
+		return 0;
+	err = span_check(&field->span);
+	reader->sample =
+		(struct sample){.labels = {-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}};
+	while (!err && field->span.bytes) {
+		err = field_take(&field->span, &part);
+		if (!err && part.id == LOCATION)
+			err = pprof_numbers_take(reader, &part, sample_location);
+		else if (!err && part.id == VALUE)
+			err = pprof_numbers_take(reader, &part, sample_value);
+		else if (!err && part.id == LABEL && part.wire_type == 2)
+			err = sample_label(reader, &part.span);
+	}
+	return err ?: sample_add(reader);
+}
+
+static int binary_take(struct pprof_reader *reader, const Perftools__Profiles__Mapping *message)
+{
+	struct snapshot_binary binary = {.start = message->memory_start,
+					 .limit = message->memory_limit,
+					 .offset = message->file_offset};
+	uint16_t native;
+
+	return pprof_string_intern(reader, message->filename, &binary.path)
+		       ?: pprof_string_intern(reader, message->build_id, &binary.build_id)
+		       ?: builder_binary(&reader->builder, &binary, &native)
+		       ?: id_map_put(&reader->natives, message->id, native);
 }
 
 static int mapping_take(struct pprof_reader *reader, const struct span *span)
@@ -158,9 +573,11 @@ static int mapping_take(struct pprof_reader *reader, const struct span *span)
 	if (!message)
 		return pprof_corrupt("mapping");
 	int err = pprof_string_get(reader, (uint64_t)message->filename, &text);
-	if (!err && text.bytes == strlen(PPROF_NATIVE) &&
-	    !memcmp(text.data, PPROF_NATIVE, text.bytes))
-		reader->native_mapping = message->id;
+	if (!err && message->memory_start < message->memory_limit)
+		err = binary_take(reader, message);
+	else if (!err && text.bytes == strlen(PPROF_NATIVE) &&
+		 !memcmp(text.data, PPROF_NATIVE, text.bytes))
+		err = id_map_put(&reader->natives, message->id, SNAPSHOT_NATIVE);
 	perftools__profiles__mapping__free_unpacked(message, NULL);
 	return err;
 }
@@ -185,6 +602,39 @@ static int function_take(struct pprof_reader *reader, const struct span *span)
 	return err;
 }
 
+static uint16_t location_native(const struct pprof_reader *reader,
+				const Perftools__Profiles__Location *message)
+{
+	uint32_t native = id_map_find(&reader->natives, message->mapping_id);
+
+	return native == ID_MAP_NONE ? 0 : (uint16_t)native;
+}
+
+/* The frame of a location without lines: only its address is known. */
+static int address_add(struct pprof_reader *reader, const Perftools__Profiles__Location *message)
+{
+	struct snapshot *snapshot = reader->builder.snapshot;
+	struct snapshot_frame frame = {.native = location_native(reader, message)};
+	const struct snapshot_binary *binary = snapshot_binary(snapshot, &frame);
+	struct buffer name = {0};
+
+	if (!binary || message->address < binary->start || message->address >= binary->limit)
+		return pprof_corrupt("location");
+	frame.filename = binary->path;
+	int err = pprof_unnamed_name(strings_get(snapshot->strings, binary->path),
+				     message->address - binary->start + binary->offset, &name)
+			  ?: strings_intern(snapshot->strings, (const char *)name.data,
+					    name.size - 1, &frame.function)
+			  ?: items_reserve(reader, &reader->location_frames,
+					   &reader->location_frame_capacity,
+					   reader->location_frame_count,
+					   sizeof(*reader->location_frames));
+	buffer_free(&name);
+	if (!err)
+		reader->location_frames[reader->location_frame_count++] = frame;
+	return err;
+}
+
 /* Line `at` of a location: all but the last are inlined into the next. */
 static int line_add(struct pprof_reader *reader, const Perftools__Profiles__Location *message,
 		    size_t at)
@@ -203,8 +653,7 @@ static int line_add(struct pprof_reader *reader, const Perftools__Profiles__Loca
 			.filename = reader->functions[function].filename,
 			.function = reader->functions[function].name,
 			.line = (uint32_t)line->line,
-			.native = message->mapping_id &&
-				  message->mapping_id == reader->native_mapping,
+			.native = location_native(reader, message),
 			.inlined = at + 1 < message->n_line,
 		};
 	return err;
@@ -213,12 +662,14 @@ static int line_add(struct pprof_reader *reader, const Perftools__Profiles__Loca
 static int location_add(struct pprof_reader *reader, const Perftools__Profiles__Location *message)
 {
 	const struct location location = {.first = (uint32_t)reader->location_frame_count,
-					  .count = (uint32_t)message->n_line};
+					  .count = message->n_line ? (uint32_t)message->n_line : 1};
 	int err = items_reserve(reader, &reader->locations, &reader->location_capacity,
 				reader->location_count, sizeof(*reader->locations));
 
-	if (!err && (!message->n_line || message->n_line > PPROF_LINES_MAX))
+	if (!err && message->n_line > PPROF_LINES_MAX)
 		return pprof_corrupt("location");
+	if (!err && !message->n_line)
+		err = address_add(reader, message);
 	for (size_t i = 0; !err && i < message->n_line; i++)
 		err = line_add(reader, message, i);
 	err = err
@@ -327,6 +778,7 @@ static void reader_free(struct pprof_reader *reader)
 		      sizeof(*reader->locations));
 	array_release(account, &reader->location_frames, &reader->location_frame_capacity,
 		      sizeof(*reader->location_frames));
+	id_map_free(&reader->natives);
 	id_map_free(&reader->function_ids);
 	id_map_free(&reader->location_ids);
 	id_map_free(&reader->estimates);
@@ -361,7 +813,7 @@ int pprof_parse_in(struct account *account, const unsigned char *profile, size_t
 	reader->profile = profile;
 	reader->account = account;
 	reader->function_ids.account = reader->location_ids.account = account;
-	reader->estimates.account = account;
+	reader->estimates.account = reader->natives.account = account;
 	reader->snapshot_account.parent = account;
 	err = bytes > PROFILE_MAX ? -EFBIG
 				  : builder_begin_in(&reader->builder, &reader->snapshot_account);

@@ -78,15 +78,22 @@ static int file_inflate(struct infile *file, z_stream *zlib, struct buffer *out)
 		       : error_set(-EBADMSG, "truncated: its gzip data end too early");
 }
 
-int pprof_read(struct infile *file, struct snapshot **out)
+int pprof_unpack(struct infile *file, struct buffer *out)
 {
 	const int gzip = 16 + MAX_WBITS;
-	struct buffer profile = {0};
 	z_stream zlib = {0};
-	int err = inflateInit2(&zlib, gzip) == Z_OK ? file_inflate(file, &zlib, &profile) : -ENOMEM;
+	int err = inflateInit2(&zlib, gzip) == Z_OK ? file_inflate(file, &zlib, out) : -ENOMEM;
 
 	inflateEnd(&zlib);
-	buffer_trim(&profile);
+	buffer_trim(out);
+	return err;
+}
+
+int pprof_read(struct infile *file, struct snapshot **out)
+{
+	struct buffer profile = {0};
+	int err = pprof_unpack(file, &profile);
+
 	if (!err) {
 		/* The limit includes the unpacked profile. */
 		struct account account = {

@@ -4,8 +4,12 @@
  * sample, location and so on at a time, through deflate into the file, and is never in memory as a
  * whole.
  *
- * The profile's string table begins with the snapshot's strings, by the same ids; ours follow. All
- * are valid UTF-8, which strict readers demand (utf8_escape()).
+ * The profile's string table begins with our strings; the snapshot's follow. All are valid UTF-8,
+ * which strict readers demand (utf8_escape()).
+ *
+ * A profile that is not packed is to be packed against another one of the same program
+ * (report/recording/): what has not changed should be the same bytes. So the ids of functions and
+ * locations are hashes of their contents there. Elsewhere they are numbers, which take less.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -18,7 +22,9 @@
 #include "report/pprof/pprof_format.h"
 #include "report/pprof/profile.pb-c.h"
 #include "report/report.h"
+#include "snapshot/ages.h"
 #include "snapshot/estimate.h"
+#include "util/array.h"
 #include "util/buffer.h"
 #include "util/id_map.h"
 #include "util/outfile.h"
@@ -48,6 +54,8 @@ enum {
 	TEXT_NATIVE_SPACE,
 	TEXT_REGIONS,
 	TEXT_MAPPED,
+	TEXT_PAGES,
+	TEXT_RESIDENT,
 	TEXT_DOMAIN,
 	TEXT_PID,
 	TEXT_TOTAL,
@@ -55,6 +63,7 @@ enum {
 	TEXT_INHERITED,
 	TEXT_SELF_SAMPLED,
 	TEXT_NATIVE,
+	TEXT_PERIOD,
 	TEXT_ALLOC_OBJECTS, /* from here on in the order of enum snapshot_extras */
 	TEXT_ALLOC_SPACE,
 	TEXT_FREED_OBJECTS,
@@ -85,6 +94,8 @@ enum {
 	TEXT_THREAD_NAME,
 	TEXT_TASK,
 	TEXT_LIFETIME,
+	TEXT_AGE,
+	TEXT_MILLISECONDS,
 	TEXT_LIFETIMES,
 	TEXT_LIFETIMES_LAST = TEXT_LIFETIMES + LIFETIMES - 1,
 	TEXT_NAME,
@@ -101,33 +112,57 @@ enum { WINDOW_OLDER_OBJECTS, WINDOW_OLDER_SPACE, WINDOW_DEVIATIONS, WINDOW_ERROR
 enum { MORE_PROCESS, MORE_COMM, MORE_CONTAINER, MORE_TEXTS };
 #define MORE_PER_PROCESS 2
 
+/* The ids of entries, by their numbers. */
+struct ids {
+	uint64_t *items;
+	size_t capacity;
+	struct id_map taken; /* ids that are hashes */
+};
+
+/* What holds for all locations of a mapping. Zero-initialise. */
+struct mapping_use {
+	bool used, lacks_functions, lacks_files, lacks_lines;
+};
+
 struct pprof_writer {
 	const struct snapshot *snapshot;
+	struct mapping_use *mappings; /* by snapshot_frame.native */
 	struct outfile *file;
 	z_stream zlib;
 	struct buffer *unpacked; /* in place of the two: the profile as it is; NULL: none */
+	uint64_t seed;           /* of ids that are hashes, if it is unpacked */
 	struct buffer packed;    /* the part being written */
-	uint32_t text_base;      /* index of TEXT_OBJECTS in the profile's string table */
-	/* the next free index; once the samples are written, that of MORE_PROCESS */
-	int64_t more_base;
-	int64_t thread_base;     /* the first of the threads' names */
+	int64_t string_count;    /* those that are written */
+	/* indices in the profile's string table: MORE_PROCESS; what follows the texts */
+	int64_t more_base, snapshot_base, deviation_base, thread_base;
 	struct id_map threads;   /* number -> index in the snapshot's */
-	struct id_map functions; /* file name << 32 | function -> id - 1 */
-	/* function id - 1 << 32 | native << 31 | line -> number of a frame */
+	struct id_map functions; /* file name << 32 | function -> number */
+	/* function << 32 | native << 31 | line -> number of a frame */
 	struct id_map places;
 	/*
 	 * The frames of a location, one by one: number of the previous one's entry + 1 << 32 |
-	 * number of the frame, and LOCATION_MORE if more follow -> id - 1
+	 * number of the frame, and LOCATION_MORE if more follow -> number. Before the first one of
+	 * a binary: LOCATION_BINARY | its native -> number
 	 */
 	struct id_map locations;
+	struct ids function_ids, location_ids;
 	uint64_t *ids; /* location ids of one sample */
 };
 
-#define LOCATION_MORE (1ull << 63)
+#define LOCATION_MORE   (1ull << 63)
+#define LOCATION_BINARY (LOCATION_MORE | UINT32_MAX) /* minus native */
+#define HASH_IDS        ((1u << 21) - 1) /* ids of three bytes; more if two have the same hash */
 
-static inline int64_t text_index(const struct pprof_writer *writer, int text)
+/* The index of one of our strings; the first of all is "". */
+static inline int64_t text_index(int text)
 {
-	return (int64_t)writer->text_base + text;
+	return 1 + text;
+}
+
+/* The index of a string of the snapshot. */
+static inline int64_t string_index(const struct pprof_writer *writer, uint32_t id)
+{
+	return id ? writer->snapshot_base + id - 1 : 0;
 }
 
 /*
@@ -161,6 +196,8 @@ static const char *const texts[TEXTS] = {
 	[TEXT_NATIVE_SPACE] = "native_space",
 	[TEXT_REGIONS] = "mapped_regions",
 	[TEXT_MAPPED] = "mapped_space",
+	[TEXT_PAGES] = "resident_pages",
+	[TEXT_RESIDENT] = "resident_space",
 	[TEXT_DOMAIN] = "domain",
 	[TEXT_PID] = "pid",
 	[TEXT_TOTAL] = "total_nframe",
@@ -168,6 +205,7 @@ static const char *const texts[TEXTS] = {
 	[TEXT_INHERITED] = "inherited",
 	[TEXT_SELF_SAMPLED] = "self_sampled",
 	[TEXT_NATIVE] = PPROF_NATIVE,
+	[TEXT_PERIOD] = "space", /* as in Go's heap profiles */
 	[TEXT_ALLOC_OBJECTS] = "alloc_objects",
 	[TEXT_ALLOC_SPACE] = "alloc_space",
 	[TEXT_FREED_OBJECTS] = "freed_objects",
@@ -198,6 +236,8 @@ static const char *const texts[TEXTS] = {
 	[TEXT_THREAD_NAME] = "thread_name",
 	[TEXT_TASK] = "task",
 	[TEXT_LIFETIME] = "lifetime",
+	[TEXT_AGE] = "age",
+	[TEXT_MILLISECONDS] = "milliseconds",
 	[TEXT_NAME] = NULL /* the program */,
 };
 
@@ -245,6 +285,7 @@ static int value_text(const struct snapshot_meta *meta, int which, size_t value)
 		[EVENT_LAYER_PYTHON] = {TEXT_PYTHON_OBJECTS, TEXT_PYTHON_SPACE},
 		[EVENT_LAYER_NATIVE] = {TEXT_NATIVE_OBJECTS, TEXT_NATIVE_SPACE},
 		[EVENT_LAYER_MMAP] = {TEXT_REGIONS, TEXT_MAPPED},
+		[EVENT_LAYER_PAGES] = {TEXT_PAGES, TEXT_RESIDENT},
 		[SNAPSHOT_OLDER] = {TEXTS + WINDOW_OLDER_OBJECTS, TEXTS + WINDOW_OLDER_SPACE},
 	};
 
@@ -268,8 +309,6 @@ static int header_write(struct pprof_writer *writer)
 	const struct snapshot_meta *meta = &writer->snapshot->meta;
 	static const int units[PPROF_VALUES] = {TEXT_COUNT, TEXT_BYTES};
 	ValueType values[VALUES], *types[VALUES];
-	Mapping mapping = PERFTOOLS__PROFILES__MAPPING__INIT, native,
-		*mappings[] = {&mapping, &native};
 	ValueType period = PERFTOOLS__PROFILES__VALUE_TYPE__INIT;
 	Profile piece = PERFTOOLS__PROFILES__PROFILE__INIT;
 	size_t count = 0;
@@ -279,30 +318,20 @@ static int header_write(struct pprof_writer *writer)
 			continue;
 		for (size_t i = 0; i < PPROF_VALUES; i++, count++) {
 			perftools__profiles__value_type__init(&values[count]);
-			values[count].type = text_index(writer, value_text(meta, layer, i));
-			values[count].unit = text_index(writer, units[i]);
+			values[count].type = text_index(value_text(meta, layer, i));
+			values[count].unit = text_index(units[i]);
 			types[count] = &values[count];
 		}
 	}
 	piece.n_sample_type = count;
 	piece.sample_type = types;
-	mapping.id = PPROF_MAPPING;
-	mapping.filename = text_index(writer, TEXT_NAME);
-	mapping.has_functions = mapping.has_filenames = mapping.has_line_numbers = 1;
-	native = mapping;
-	native.id = PPROF_MAPPING_NATIVE;
-	native.filename = text_index(writer, TEXT_NATIVE);
-	piece.n_mapping = snapshot_has_native_frames(writer->snapshot) ? 2 : 1;
-	piece.mapping = mappings;
 	piece.time_nanos = (int64_t)meta->taken_realtime_ns;
 	piece.duration_nanos = (int64_t)meta->duration_ns;
-	piece.default_sample_type = text_index(writer, TEXT_SPACE);
-	if (meta->sample_bytes) {
-		period.type = text_index(writer, TEXT_SPACE);
-		period.unit = text_index(writer, TEXT_BYTES);
-		piece.period_type = &period;
-		piece.period = (int64_t)meta->sample_bytes;
-	}
+	piece.default_sample_type = text_index(TEXT_SPACE);
+	period.type = text_index(TEXT_PERIOD);
+	period.unit = text_index(TEXT_BYTES);
+	piece.period_type = &period;
+	piece.period = (int64_t)meta->sample_bytes ?: !snapshot_is_estimated(meta);
 	return pprof_piece_write(writer, &piece);
 }
 
@@ -317,23 +346,42 @@ static int string_write(struct pprof_writer *writer, const char *text)
 	piece.n_string_table = 1;
 	piece.string_table = &escaped;
 	int err = pprof_piece_write(writer, &piece);
+	writer->string_count++;
 	free(escaped);
 	return err;
 }
 
-static int strings_write(struct pprof_writer *writer)
+/* Our strings. */
+static int texts_write(struct pprof_writer *writer)
 {
-	int err = 0;
+	const struct snapshot *snapshot = writer->snapshot;
+	int err = string_write(writer, "");
 
-	for (uint32_t i = 0; !err && i < writer->text_base; i++)
-		err = string_write(writer, strings_get(writer->snapshot->strings, i));
 	for (int i = 0; !err && i < TEXTS; i++)
 		err = string_write(writer,
 				   i >= TEXT_LIFETIMES && i <= TEXT_LIFETIMES_LAST
 					   ? snapshot_lifetime_name((uint32_t)(i - TEXT_LIFETIMES))
 				   : texts[i] ? texts[i]
-					      : writer->snapshot->meta.name);
-	writer->more_base = text_index(writer, TEXTS);
+					      : snapshot->meta.name);
+	for (int i = 0; !err && i < WINDOW_TEXTS && snapshot->meta.windows.count; i++)
+		err = string_write(writer, window_texts[i]);
+	writer->more_base = writer->string_count;
+	for (int i = 0; !err && i < MORE_TEXTS && snapshot->process_count; i++)
+		err = string_write(writer, more_texts[i]);
+	for (size_t i = 0; !err && i < snapshot->process_count; i++)
+		err = string_write(writer, snapshot->processes[i].name)
+			      ?: string_write(writer, snapshot->processes[i].container);
+	return err;
+}
+
+static int strings_write(struct pprof_writer *writer)
+{
+	uint32_t count = strings_count(writer->snapshot->strings);
+	int err = 0;
+
+	writer->snapshot_base = writer->string_count;
+	for (uint32_t i = 1; !err && i < count; i++)
+		err = string_write(writer, strings_get(writer->snapshot->strings, i));
 	return err;
 }
 
@@ -357,13 +405,9 @@ static int estimates_write(struct pprof_writer *writer)
 	const struct snapshot *snapshot = writer->snapshot;
 	int err = 0;
 
-	if (!snapshot->meta.windows.count)
-		return 0;
-	for (int i = 0; !err && i < WINDOW_TEXTS; i++)
-		err = string_write(writer, window_texts[i]);
+	writer->deviation_base = writer->string_count;
 	for (size_t i = 0; !err && i < snapshot->estimate_count; i++)
 		err = deviations_write(writer, &snapshot->estimates[i]);
-	writer->more_base += WINDOW_TEXTS + (int64_t)snapshot->estimate_count;
 	return err;
 }
 
@@ -374,7 +418,7 @@ static int meta_write(struct pprof_writer *writer)
 	int err = pprof_meta_append(writer->snapshot, &lines) ?: buffer_append(&lines, "", 1);
 
 	err = err ?: string_write(writer, (const char *)lines.data);
-	piece.keep_frames = writer->more_base++;
+	piece.keep_frames = writer->string_count - 1;
 	err = err ?: pprof_piece_write(writer, &piece);
 	buffer_free(&lines);
 	return err;
@@ -383,7 +427,7 @@ static int meta_write(struct pprof_writer *writer)
 static int comment_write(struct pprof_writer *writer, const char *text)
 {
 	Profile piece = PERFTOOLS__PROFILES__PROFILE__INIT;
-	int64_t index = writer->more_base++;
+	int64_t index = writer->string_count;
 	int err = string_write(writer, text);
 
 	piece.n_comment = 1;
@@ -416,33 +460,15 @@ static int threads_write(struct pprof_writer *writer)
 	const struct snapshot *snapshot = writer->snapshot;
 	int err = 0;
 
-	writer->thread_base = writer->more_base;
-	for (size_t i = 0; !err && i < snapshot->thread_count; i++) {
+	writer->thread_base = writer->string_count;
+	for (size_t i = 0; !err && i < snapshot->thread_count; i++)
 		err = string_write(writer, snapshot->threads[i].name)
 			      ?: id_map_put(&writer->threads, snapshot->threads[i].tid,
 					    (uint32_t)i);
-		writer->more_base++;
-	}
-	return err;
-}
-
-static int processes_write(struct pprof_writer *writer)
-{
-	const struct snapshot *snapshot = writer->snapshot;
-	int err = 0;
-
-	for (int i = 0; !err && i < MORE_TEXTS && snapshot->process_count; i++)
-		err = string_write(writer, more_texts[i]);
-	for (size_t i = 0; !err && i < snapshot->process_count; i++) {
-		err = string_write(writer, snapshot->processes[i].name)
-			      ?: string_write(writer, snapshot->processes[i].container);
-	}
 	return err;
 }
 
 /* --- pprof write samples ---------------------------------------------------------------------- */
-
-/* The state of pprof_write(), shared by pprof_write.c and pprof_write_samples.c only. */
 
 #define LABELS_MAX 16
 
@@ -451,6 +477,34 @@ struct labels {
 	Label items[LABELS_MAX], *pointers[LABELS_MAX];
 	size_t count;
 };
+
+/* Of a string of the snapshot. */
+static uint64_t text_hash(const struct pprof_writer *writer, uint32_t id)
+{
+	const char *text = strings_get(writer->snapshot->strings, id);
+	uint64_t hash = writer->seed;
+
+	for (; *text; text++)
+		hash = hash_u64(hash + (unsigned char)*text);
+	return hash;
+}
+
+/* The id of a new entry, which has the next number. 0, -ENOMEM, -EOVERFLOW. */
+static int id_make(const struct pprof_writer *writer, struct ids *ids, uint32_t number,
+		   uint64_t hash, uint64_t *id)
+{
+	int err = array_reserve(&ids->items, &ids->capacity, number, 1, sizeof(*ids->items));
+
+	*id = number + 1;
+	if (writer->unpacked)
+		for (*id = hash % HASH_IDS + 1; id_map_find(&ids->taken, *id) != ID_MAP_NONE;)
+			*id += HASH_IDS;
+	if (!err && writer->unpacked)
+		err = id_map_put(&ids->taken, *id, 0);
+	if (!err)
+		ids->items[number] = *id;
+	return err;
+}
 
 static int function_write(struct pprof_writer *writer, const struct snapshot_frame *frame,
 			  uint32_t *index)
@@ -466,13 +520,18 @@ static int function_write(struct pprof_writer *writer, const struct snapshot_fra
 	int err = id_map_put(&writer->functions, key, *index);
 	if (err)
 		return err;
-	function.id = (uint64_t)*index + 1;
+	err = id_make(writer, &writer->function_ids, *index,
+		      text_hash(writer, frame->filename) ^
+			      hash_u64(text_hash(writer, frame->function)),
+		      &function.id);
+	if (err)
+		return err;
 	/*
 	 * system_name stays empty: if it equals the name, pprof removes what looks like a C++
 	 * template argument, and nothing is left of "<module>".
 	 */
-	function.name = frame->function;
-	function.filename = frame->filename;
+	function.name = string_index(writer, frame->function);
+	function.filename = string_index(writer, frame->filename);
 	piece.n_function = 1;
 	piece.function = functions;
 	return pprof_piece_write(writer, &piece);
@@ -498,21 +557,98 @@ static int line_set(struct pprof_writer *writer, const struct snapshot_frame *fr
 	if (err)
 		return err;
 	perftools__profiles__line__init(line);
-	line->function_id = (uint64_t)function + 1;
+	line->function_id = writer->function_ids.items[function];
 	line->line = frame->line;
 	return number_find(&writer->places,
-			   (uint64_t)function << 32 | (uint32_t)frame->native << 31 | frame->line,
+			   (uint64_t)function << 32 | (frame->native ? 1u << 31 : 0) | frame->line,
 			   place, &is_new);
 }
 
-/* How many of the frames are one location: those inlined into the last of them, and that one. */
-static uint32_t location_frames(const struct snapshot_frame *frames, uint32_t nframe)
+/* Notes what a location of `count` frames lacks. */
+static void mapping_note(struct pprof_writer *writer, const struct snapshot_frame *frames,
+			 uint32_t count)
 {
-	uint32_t count = 1;
+	struct mapping_use *use = &writer->mappings[frames[0].native];
+	const struct snapshot_binary *binary = snapshot_binary(writer->snapshot, &frames[0]);
 
-	while (count < nframe && count < PPROF_LINES_MAX && frames[count - 1].inlined)
-		count++;
-	return count;
+	use->used = true;
+	for (uint32_t i = 0; i < count; i++) {
+		const char *function = strings_get(writer->snapshot->strings, frames[i].function);
+		const char *file = strings_get(writer->snapshot->strings, frames[i].filename);
+
+		use->lacks_lines |= !frames[i].line;
+		use->lacks_functions |=
+			frames[i].native && (function[0] == '[' || !strncmp(function, "0x", 2));
+		use->lacks_files |=
+			frames[i].native &&
+			(file[0] == '[' || (binary && frames[i].filename == binary->path));
+	}
+}
+
+static int mapping_write(struct pprof_writer *writer, uint16_t native)
+{
+	const struct snapshot_frame frame = {.native = native};
+	const struct snapshot_binary *binary = snapshot_binary(writer->snapshot, &frame);
+	const struct mapping_use *use = &writer->mappings[native];
+	Mapping mapping = PERFTOOLS__PROFILES__MAPPING__INIT, *mappings[] = {&mapping};
+	Profile piece = PERFTOOLS__PROFILES__PROFILE__INIT;
+
+	mapping.id = PPROF_MAPPING + native;
+	mapping.filename = text_index(native ? TEXT_NATIVE : TEXT_NAME);
+	if (binary) {
+		mapping.memory_start = binary->start;
+		mapping.memory_limit = binary->limit;
+		mapping.file_offset = binary->offset;
+		mapping.filename = string_index(writer, binary->path);
+		mapping.build_id = string_index(writer, binary->build_id);
+	}
+	mapping.has_functions = !use->lacks_functions;
+	mapping.has_filenames = !use->lacks_files;
+	mapping.has_line_numbers = !use->lacks_lines;
+	/* What inlines a function is known from where its lines are. */
+	mapping.has_inline_frames = native && !use->lacks_lines;
+	piece.n_mapping = 1;
+	piece.mapping = mappings;
+	return pprof_piece_write(writer, &piece);
+}
+
+/* The first one is the program's, used or not: tools take the first for the main one. */
+static int mappings_write(struct pprof_writer *writer)
+{
+	int err = mapping_write(writer, 0);
+
+	for (size_t i = 1; !err && i <= SNAPSHOT_NATIVE + writer->snapshot->binary_count; i++)
+		if (writer->mappings[i].used)
+			err = mapping_write(writer, (uint16_t)i);
+	return err;
+}
+
+/* What distinguishes the locations of a mapping from the same ones of others. */
+static uint64_t mapping_hash(const struct pprof_writer *writer, const struct snapshot_frame *frame)
+{
+	const struct snapshot_binary *binary = snapshot_binary(writer->snapshot, frame);
+
+	if (!binary)
+		return frame->native;
+	return text_hash(writer, binary->path) ^ hash_u64(text_hash(writer, binary->build_id));
+}
+
+/*
+ * Where the chain of a location of that mapping begins: in *before. Those of Python, and those of
+ * no binary, are kept apart by their frames.
+ */
+static int chain_begin(struct pprof_writer *writer, const struct snapshot_frame *frame,
+		       uint64_t *before)
+{
+	uint32_t number;
+	int is_new, err = 0;
+
+	*before = 0;
+	if (frame->native <= SNAPSHOT_NATIVE)
+		return 0;
+	err = number_find(&writer->locations, LOCATION_BINARY - frame->native, &number, &is_new);
+	*before = (uint64_t)number + 1;
+	return err;
 }
 
 /* Writes the location of `count` frames, if it is new. */
@@ -522,11 +658,12 @@ static int location_write(struct pprof_writer *writer, const struct snapshot_fra
 	Line lines[PPROF_LINES_MAX], *pointers[PPROF_LINES_MAX];
 	Location location = PERFTOOLS__PROFILES__LOCATION__INIT, *locations[] = {&location};
 	Profile piece = PERFTOOLS__PROFILES__PROFILE__INIT;
-	uint64_t before = 0;
-	int is_new = 0, err = 0;
+	uint64_t before, hash = writer->seed + mapping_hash(writer, &frames[0]), offset;
+	uint32_t number = 0;
+	int is_new = 0, err = chain_begin(writer, &frames[0], &before);
 
 	for (uint32_t i = 0; !err && i < count; i++) {
-		uint32_t place, number;
+		uint32_t place;
 
 		pointers[i] = &lines[i];
 		err = line_set(writer, &frames[i], &lines[i], &place);
@@ -535,16 +672,27 @@ static int location_write(struct pprof_writer *writer, const struct snapshot_fra
 					  before << 32 | place |
 						  (i + 1 < count ? LOCATION_MORE : 0),
 					  &number, &is_new);
+		before = (uint64_t)number + 1;
 		if (!err)
-			before = (uint64_t)number + 1;
+			hash = hash_u64(hash + lines[i].function_id) + frames[i].line;
 	}
-	*id = before;
+	if (!err && is_new)
+		err = id_make(writer, &writer->location_ids, number, hash_u64(hash), id);
+	else if (!err)
+		*id = writer->location_ids.items[number];
 	if (err || !is_new)
 		return err;
 	location.id = *id;
-	location.mapping_id = frames[0].native ? PPROF_MAPPING_NATIVE : PPROF_MAPPING;
+	location.mapping_id = PPROF_MAPPING + frames[0].native;
 	location.n_line = count;
 	location.line = pointers;
+	if (count == 1 && pprof_is_unnamed(writer->snapshot, &frames[0], &offset)) {
+		const struct snapshot_binary *binary = snapshot_binary(writer->snapshot, frames);
+
+		location.address = binary->start + (offset - binary->offset);
+		location.n_line = 0;
+	}
+	mapping_note(writer, frames, count);
 	piece.n_location = 1;
 	piece.location = locations;
 	return pprof_piece_write(writer, &piece);
@@ -571,16 +719,26 @@ static void estimate_labels_set(const struct pprof_writer *writer,
 				const struct snapshot_trace *trace, struct labels *labels)
 {
 	struct estimate estimate = {0};
-	int64_t base = text_index(writer, TEXTS);
 
 	if (!trace->estimate)
 		return;
-	label_add(labels, base + WINDOW_DEVIATIONS)->str =
-		base + WINDOW_TEXTS + (int64_t)trace->estimate - 1;
+	label_add(labels, text_index(TEXTS + WINDOW_DEVIATIONS))->str =
+		writer->deviation_base + (int64_t)trace->estimate - 1;
 	estimate_add_trace(&estimate, writer->snapshot, trace);
-	Label *error = label_add(labels, base + WINDOW_ERROR);
+	Label *error = label_add(labels, text_index(TEXTS + WINDOW_ERROR));
 	error->num = (int64_t)estimate_size_error(&estimate);
-	error->num_unit = text_index(writer, TEXT_BYTES);
+	error->num_unit = text_index(TEXT_BYTES);
+}
+
+/* Older than the trace are the blocks of a layer of their own. */
+static void age_label_set(const struct snapshot_trace *trace, struct labels *labels)
+{
+	if (trace->age == AGE_UNKNOWN || trace->age == AGE_BEFORE)
+		return;
+	Label *age = label_add(labels, text_index(TEXT_AGE));
+
+	age->num = trace->age;
+	age->num_unit = text_index(TEXT_MILLISECONDS);
 }
 
 static void labels_set(const struct pprof_writer *writer, const struct snapshot_trace *trace,
@@ -590,21 +748,20 @@ static void labels_set(const struct pprof_writer *writer, const struct snapshot_
 	uint32_t total = writer->snapshot->tracebacks[trace->traceback].total;
 	int64_t more = writer->more_base,
 		names = more + MORE_TEXTS + MORE_PER_PROCESS * (int64_t)trace->process;
-	Label *bytes = label_add(labels, text_index(writer, TEXT_BYTES));
+	Label *bytes = label_add(labels, text_index(TEXT_BYTES));
 
 	bytes->num = (int64_t)trace->bytes;
-	bytes->num_unit = text_index(writer, TEXT_BYTES);
-	label_add(labels, text_index(writer, TEXT_DOMAIN))->num = trace->domain;
-	label_add(labels, text_index(writer, TEXT_PID))->num = process->pid;
+	bytes->num_unit = text_index(TEXT_BYTES);
+	label_add(labels, text_index(TEXT_DOMAIN))->num = trace->domain;
+	label_add(labels, text_index(TEXT_PID))->num = process->pid;
 	if (total != SNAPSHOT_TOTAL_UNKNOWN)
-		label_add(labels, text_index(writer, TEXT_TOTAL))->num = total;
+		label_add(labels, text_index(TEXT_TOTAL))->num = total;
 	if (trace->flags & SNAPSHOT_ROUNDED)
-		label_add(labels, text_index(writer, TEXT_ROUNDED))->num = 1;
+		label_add(labels, text_index(TEXT_ROUNDED))->num = 1;
 	if (trace->flags & SNAPSHOT_INHERITED)
-		label_add(labels, text_index(writer, TEXT_INHERITED))->num = 1;
+		label_add(labels, text_index(TEXT_INHERITED))->num = 1;
 	if (trace->weight)
-		label_add(labels, text_index(writer, TEXT_SELF_SAMPLED))->num =
-			(int64_t)trace->count;
+		label_add(labels, text_index(TEXT_SELF_SAMPLED))->num = (int64_t)trace->count;
 	estimate_labels_set(writer, trace, labels);
 	if (!writer->snapshot->process_count)
 		return;
@@ -621,21 +778,23 @@ static void extra_labels_set(const struct pprof_writer *writer, const struct sna
 	uint32_t name;
 
 	if (layer >= SNAPSHOT_EXTRA(EXTRA_THREAD, 0)) {
-		label_add(labels, text_index(writer, TEXT_THREAD))->num = trace->thread;
+		label_add(labels, text_index(TEXT_THREAD))->num = trace->thread;
 		name = id_map_find(&writer->threads, trace->thread);
 		if (name != ID_MAP_NONE)
-			label_add(labels, text_index(writer, TEXT_THREAD_NAME))->str =
+			label_add(labels, text_index(TEXT_THREAD_NAME))->str =
 				writer->thread_base + name;
-		/* the snapshot's strings come first in the file */
 		if (trace->task)
-			label_add(labels, text_index(writer, TEXT_TASK))->str = trace->task;
+			label_add(labels, text_index(TEXT_TASK))->str =
+				string_index(writer, trace->task);
 	} else if (layer >= SNAPSHOT_EXTRA(EXTRA_PEAK, 0)) {
-		label_add(labels, text_index(writer, TEXT_AT_PEAK))->num = 1;
+		label_add(labels, text_index(TEXT_AT_PEAK))->num = 1;
 	} else if (layer >= SNAPSHOT_EXTRA(EXTRA_FREED, 0)) {
-		label_add(labels, text_index(writer, TEXT_LIFETIME))->str = text_index(
-			writer, TEXT_LIFETIMES + (int)(trace->flags >> SNAPSHOT_LIFETIME_SHIFT));
+		label_add(labels, text_index(TEXT_LIFETIME))->str =
+			text_index(TEXT_LIFETIMES + (int)(trace->flags >> SNAPSHOT_LIFETIME_SHIFT));
 	} else if (layer >= SNAPSHOT_EXTRA(EXTRA_ALLOCATED, 0)) {
-		label_add(labels, text_index(writer, TEXT_ALLOCATED))->num = 1;
+		label_add(labels, text_index(TEXT_ALLOCATED))->num = 1;
+	} else {
+		age_label_set(trace, labels);
 	}
 }
 
@@ -658,7 +817,7 @@ static int sample_write(struct pprof_writer *writer, const struct snapshot_trace
 		const struct snapshot_frame *frames =
 			&writer->snapshot->frames[traceback->first + i];
 
-		count = location_frames(frames, traceback->nframe - i);
+		count = pprof_location_frames(frames, traceback->nframe - i);
 		err = location_write(writer, frames, count, &writer->ids[sample.n_location_id++]);
 	}
 	if (err)
@@ -710,34 +869,44 @@ static uint32_t frames_longest(const struct snapshot *snapshot)
 	return longest;
 }
 
+static void ids_free(struct ids *ids)
+{
+	free(ids->items);
+	id_map_free(&ids->taken);
+}
+
 static int profile_write(struct pprof_writer *writer)
 {
-	int err = -ENOMEM;
+	int err;
 
 	writer->ids = calloc(frames_longest(writer->snapshot), sizeof(*writer->ids));
-	if (!writer->ids)
-		return err;
-	err = header_write(writer)
+	writer->mappings = calloc(SNAPSHOT_NATIVE + writer->snapshot->binary_count + 1,
+				  sizeof(*writer->mappings));
+	err = writer->ids && writer->mappings ? 0 : -ENOMEM;
+	err = err ?: header_write(writer)
+	       ?: texts_write(writer)
 	       ?: strings_write(writer)
 	       ?: estimates_write(writer)
+	       ?: threads_write(writer)
 	       ?: meta_write(writer)
 	       ?: comments_write(writer)
-	       ?: threads_write(writer)
-	       ?: processes_write(writer)
-	       ?: pprof_samples_write(writer);
+	       ?: pprof_samples_write(writer)
+	       ?: mappings_write(writer);
 	buffer_free(&writer->packed);
 	id_map_free(&writer->threads);
 	id_map_free(&writer->functions);
 	id_map_free(&writer->places);
 	id_map_free(&writer->locations);
+	ids_free(&writer->function_ids);
+	ids_free(&writer->location_ids);
 	free(writer->ids);
+	free(writer->mappings);
 	return err;
 }
 
 int pprof_write(const struct snapshot *snapshot, struct outfile *file)
 {
-	struct pprof_writer writer = {
-		.snapshot = snapshot, .file = file, .text_base = strings_count(snapshot->strings)};
+	struct pprof_writer writer = {.snapshot = snapshot, .file = file};
 	const int gzip = 16 + MAX_WBITS;
 
 	if (deflateInit2(&writer.zlib, Z_DEFAULT_COMPRESSION, Z_DEFLATED, gzip, 8,
@@ -750,19 +919,12 @@ int pprof_write(const struct snapshot *snapshot, struct outfile *file)
 
 int pprof_save(const struct snapshot *snapshot, struct outfile *file)
 {
-	int err = pprof_write(snapshot, file);
-
-	if (!err)
-		return outfile_commit(file);
-	outfile_discard(file);
-	return err;
+	return outfile_end(file, pprof_write(snapshot, file));
 }
 
-int pprof_write_unpacked(const struct snapshot *snapshot, struct buffer *out)
+int pprof_write_unpacked(const struct snapshot *snapshot, uint64_t seed, struct buffer *out)
 {
-	struct pprof_writer writer = {.snapshot = snapshot,
-				      .unpacked = out,
-				      .text_base = strings_count(snapshot->strings)};
+	struct pprof_writer writer = {.snapshot = snapshot, .unpacked = out, .seed = seed};
 
 	return profile_write(&writer);
 }

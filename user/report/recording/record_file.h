@@ -1,25 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A recording: a file of snapshots, each as the difference to the one before.
+ * A recording: a file of snapshots.
  *
- * The file is a header and then records, each a record header and a payload (record_state.h) packed
- * by deflate without a header of its own. A record is appended by one write when it is complete, so
- * a file that was cut at any byte holds all records before that byte; the checksum tells. Numbers
- * are little-endian. A whole record does not need the ones before; the first is one. The packer's
- * dictionary is the beginning of the payload before, unless the record is whole.
+ * The file is a header and then records, each a record header and a profile (pprof.h) packed by
+ * zstd. A record is appended by one write when it is complete, so a file that was cut at any byte
+ * holds all records before that byte; the checksum tells. Numbers are little-endian.
+ *
+ * A whole record is packed by itself; the first is one. Any other is packed with the profile before
+ * it as zstd's prefix: what both have in common takes next to nothing. From a whole one on, the
+ * profiles have at most RECORD_RUN bytes until another one follows, so that a reader who wants one
+ * snapshot unpacks no more.
  */
 #pragma once
 
 #include <stdint.h>
 
 #define RECORDING_MAGIC   "\x89TRACER\n"
-#define RECORDING_VERSION 1u
+#define RECORDING_VERSION 2u
 #define RECORD_MAGIC      0x64726352u /* "Rcrd" */
 #define RECORD_WHOLE      1u
-#define RECORD_DICTIONARY 32768u /* bytes, at most */
+#define RECORD_RUN        (2ull << 30)
 #define RECORD_BYTES_MAX  UINT32_MAX
-#define RECORD_RATIO      200u /* a payload of more than RECORD_SMALL bytes is packed to 1/200 */
-#define RECORD_SMALL      (64u << 20)
+#define RECORD_RATIO      200u /* bytes of a profile for each of the file until its record's end */
 
 struct recording_header {
 	char magic[8];
@@ -39,8 +41,8 @@ struct record_header {
 	 */
 	uint64_t memory_left;
 	uint64_t reserved;
-	uint32_t packed, unpacked; /* bytes of the payload */
-	uint32_t checksum;         /* crc32 of the header up to here and of the packed payload */
+	uint32_t packed, unpacked; /* bytes of the profile */
+	uint32_t checksum;         /* crc32 of the header up to here and of the packed profile */
 	uint32_t reserved2;
 };
 

@@ -6,25 +6,28 @@
 #include <stdlib.h>
 #include <string.h>
 #include <zlib.h>
+#include <zstd.h>
 
 #include "report/pprof/pprof.h"
 #include "report/recording/record_file.h"
-#include "report/recording/record_state.h"
 #include "util/error.h"
 
 #define DAMAGE_BYTES 160
 #define FILL_BYTES   65536u
+#define MEMORY_RATIO 64u /* of a snapshot, to its profile */
 
 struct recording {
 	struct infile *file;
 	struct recording_header header;
-	struct account account;
-	struct record_state state;
-	struct buffer dictionary;
 	struct record_header record; /* of the next snapshot, once it is known */
-	int pending, ended, broken;  /* broken: the state is not that of a snapshot */
+	int pending, ended, broken;  /* broken: what was advanced to cannot be unpacked */
 	uint64_t last_ns;            /* time of the snapshot before */
 	size_t count;
+	/* Records that were advanced to and lead from `profile`, or from none, to the snapshot. */
+	struct buffer packed;
+	uint64_t run;                  /* bytes of the profiles from the whole one on; 0: none */
+	struct buffer profile, before; /* before: room for the next one */
+	uint64_t profile_at;           /* offset of the record that it is, or should be, of */
 	char damage[DAMAGE_BYTES];
 };
 
@@ -51,15 +54,17 @@ int recording_new(struct recording **out, struct infile *file)
 	memcpy(&header, file->data + file->at, sizeof(header));
 	if (header.version != RECORDING_VERSION)
 		return error_set(-EBADMSG,
-				 "a recording of version %u; this tracer reads version %u",
-				 header.version, RECORDING_VERSION);
+				 "a recording of version %u, which %s tracer made; this one reads "
+				 "version %u",
+				 header.version,
+				 header.version < RECORDING_VERSION ? "an older" : "a newer",
+				 RECORDING_VERSION);
 	recording = calloc(1, sizeof(*recording));
 	if (!recording)
 		return -ENOMEM;
 	file->at += sizeof(header);
 	recording->file = file;
 	recording->header = header;
-	recording->state.account = &recording->account;
 	*out = recording;
 	return 0;
 }
@@ -68,8 +73,9 @@ void recording_free(struct recording *recording)
 {
 	if (!recording)
 		return;
-	record_state_free(&recording->state);
-	buffer_free(&recording->dictionary);
+	buffer_free(&recording->packed);
+	buffer_free(&recording->profile);
+	buffer_free(&recording->before);
 	free(recording);
 }
 
@@ -78,20 +84,33 @@ const char *recording_damage(const struct recording *recording)
 	return recording->damage;
 }
 
-/* Ends the reading: from this byte on the file is not whole. Returns 0. */
-static int damage_set(struct recording *recording, const char *why)
+/* Ends the reading: from this byte on the file is not whole. */
+static void damage_at(struct recording *recording, uint64_t offset, const char *why)
 {
 	recording->ended = 1;
 	recording->pending = 0;
 	snprintf(recording->damage, sizeof(recording->damage),
-		 "the recording is not whole: from byte %llu on %s",
-		 (unsigned long long)infile_offset(recording->file), why);
+		 "the recording is not whole: from byte %llu on %s", (unsigned long long)offset,
+		 why);
+}
+
+/* The same from the next record on. Returns 0. */
+static int damage_set(struct recording *recording, const char *why)
+{
+	damage_at(recording, infile_offset(recording->file), why);
 	return 0;
 }
 
 static size_t buffered(const struct recording *recording)
 {
 	return recording->file->end - recording->file->at;
+}
+
+/* Of the file until the end of the next record. */
+static uint64_t file_bytes(const struct recording *recording)
+{
+	return infile_offset(recording->file) + sizeof(recording->record) +
+	       recording->record.packed;
 }
 
 /* The header of the next record. 1; 0: there is none, or only a part of it; -errno. */
@@ -111,8 +130,12 @@ static int header_peek(struct recording *recording)
 	memcpy(record, recording->file->data + recording->file->at, sizeof(*record));
 	if (record->magic != RECORD_MAGIC)
 		return damage_set(recording, "it holds no snapshots");
-	if (record->unpacked > RECORD_SMALL && record->unpacked / RECORD_RATIO > record->packed)
+	if (record->unpacked > account_file_limit(file_bytes(recording), RECORD_RATIO))
 		return damage_set(recording, "a snapshot unpacks to more than can be");
+	if (record->flags & RECORD_WHOLE)
+		recording->run = 0;
+	else if (!recording->run || recording->run + record->unpacked > RECORD_RUN)
+		return damage_set(recording, "a snapshot lacks the one that it is packed against");
 	recording->pending = 1;
 	return 1;
 }
@@ -151,61 +174,26 @@ static int payload_fetch(struct recording *recording)
 						     : 1;
 }
 
-static int unpack(const struct recording *recording, struct buffer *out)
+/* Takes the record, to be unpacked when its snapshot is wanted. 0, -ENOMEM. */
+static int record_take(struct recording *recording)
 {
 	const struct record_header *record = &recording->record;
-	const struct buffer *dictionary = &recording->dictionary;
-	z_stream zlib = {0};
-	int status = inflateInit2(&zlib, -MAX_WBITS), err = status == Z_OK ? 0 : -ENOMEM;
+	struct infile *file = recording->file;
+	const size_t bytes = sizeof(*record) + record->packed;
 
+	if (record->flags & RECORD_WHOLE)
+		recording->packed.size = 0;
+	int err = buffer_append(&recording->packed, file->data + file->at, bytes);
 	if (err)
 		return err;
-	if (!(record->flags & RECORD_WHOLE) && dictionary->size &&
-	    inflateSetDictionary(&zlib, dictionary->data, (uInt)dictionary->size) != Z_OK)
-		err = -EIO;
-	err = err ?: buffer_reserve(out, record->unpacked + 1);
-	if (!err) {
-		zlib.next_in = recording->file->data + recording->file->at + sizeof(*record);
-		zlib.avail_in = record->packed;
-		zlib.next_out = out->data;
-		zlib.avail_out = record->unpacked;
-		status = inflate(&zlib, Z_FINISH);
-		out->size = zlib.total_out;
-		if (status != Z_STREAM_END || out->size != record->unpacked || zlib.avail_in)
-			err = error_set(-EBADMSG, "its data are damaged");
-	}
-	inflateEnd(&zlib);
-	return err;
+	recording->run += record->unpacked;
+	recording->last_ns = record->since_ns;
+	recording->pending = 0;
+	file->at += bytes;
+	return 0;
 }
 
-/* Takes the record's payload into the state. 0, -errno; -EBADMSG: it is damaged. */
-static int payload_take(struct recording *recording)
-{
-	struct buffer payload = {0}, *dictionary = &recording->dictionary;
-	int whole = recording->record.flags & RECORD_WHOLE, err = unpack(recording, &payload);
-
-	recording->account.limit = account_file_limit(
-		infile_offset(recording->file) + recording->record.packed, PPROF_RATIO);
-	if (!err && !whole && !recording->state.width)
-		err = error_set(-EBADMSG, "its first snapshot is not whole");
-	if (!err && whole)
-		record_state_free(&recording->state);
-	if (!err)
-		err = record_state_apply(&recording->state, (struct span){.data = payload.data,
-									  .bytes = payload.size});
-	dictionary->size = 0;
-	if (!err)
-		err = buffer_append(dictionary, payload.data,
-				    payload.size < RECORD_DICTIONARY ? payload.size
-								     : RECORD_DICTIONARY);
-	buffer_free(&payload);
-	if (err == -EDQUOT || err == -EOVERFLOW)
-		err = error_set(-EFBIG, "takes more memory than a recording of its size may");
-	return err;
-}
-
-int recording_next(struct recording *recording, uint64_t until_ns, int data,
-		   struct recording_moment *moment)
+int recording_next(struct recording *recording, uint64_t until_ns, struct recording_moment *moment)
 {
 	const struct record_header *record = &recording->record;
 	int got = recording->ended ? 0 : recording->pending ? 1 : header_peek(recording);
@@ -215,18 +203,9 @@ int recording_next(struct recording *recording, uint64_t until_ns, int data,
 	got = payload_fetch(recording);
 	if (got <= 0)
 		return got;
-	if (data) {
-		int err = payload_take(recording);
-
-		recording->broken = err != 0;
-		if (err == -EBADMSG)
-			return damage_set(recording, "a snapshot is damaged");
-		if (err)
-			return err;
-	}
-	recording->file->at += sizeof(*record) + record->packed;
-	recording->pending = 0;
-	recording->last_ns = record->since_ns;
+	int err = record_take(recording);
+	if (err)
+		return err;
 	*moment = (struct recording_moment){
 		.index = recording->count++,
 		.since_ns = record->since_ns,
@@ -236,17 +215,86 @@ int recording_next(struct recording *recording, uint64_t until_ns, int data,
 	return 1;
 }
 
-int recording_snapshot(const struct recording *recording, struct snapshot **out)
+/* Unpacks a record's profile, with the one before as its prefix. 0; -EBADMSG; -ENOMEM. */
+static int unpack(ZSTD_DCtx *zstd, const struct record_header *record, const unsigned char *packed,
+		  struct recording *recording)
 {
-	struct account account = {0};
-	struct buffer profile = {0};
-	int err = recording->broken
-			  ? error_set(-EBADMSG, "the recording is corrupt: its last snapshot")
-			  : record_profile(&recording->state, &profile);
+	struct buffer *out = &recording->before, *prefix = &recording->profile, swapped = *out;
+	int whole = record->flags & RECORD_WHOLE;
 
-	/* The profile is in proportion to the state, and that to the file. */
-	account.limit = account_file_limit(profile.size, PPROF_RATIO);
-	err = err ?: pprof_parse_in(&account, profile.data, profile.size, out);
-	buffer_free(&profile);
+	out->size = 0;
+	int err = buffer_reserve(out, record->unpacked);
+	if (err)
+		return err;
+	ZSTD_DCtx_refPrefix(zstd, prefix->data, whole ? 0 : prefix->size);
+	out->size = ZSTD_decompressDCtx(zstd, out->data, record->unpacked, packed, record->packed);
+	if (ZSTD_isError(out->size) || out->size != record->unpacked)
+		return -EBADMSG;
+	swapped = *out;
+	*out = *prefix;
+	*prefix = swapped;
+	return 0;
+}
+
+static int profile_unpack(struct recording *recording)
+{
+	const struct buffer *packed = &recording->packed;
+	ZSTD_DCtx *zstd = ZSTD_createDCtx();
+	struct record_header record;
+	int err = zstd ? 0 : -ENOMEM;
+
+	for (size_t at = 0; !err && at < packed->size; at += sizeof(record) + record.packed) {
+		memcpy(&record, packed->data + at, sizeof(record));
+		recording->profile_at = infile_offset(recording->file) - (packed->size - at);
+		err = unpack(zstd, &record, packed->data + at + sizeof(record), recording);
+	}
+	ZSTD_freeDCtx(zstd);
+	recording->packed.size = 0;
+	recording->broken = err != 0;
+	return err;
+}
+
+int recording_snapshot(struct recording *recording, struct snapshot **out)
+{
+	const struct buffer *profile = &recording->profile;
+	struct account account = {0};
+	int err = recording->broken ? -EBADMSG : profile_unpack(recording);
+
+	account.limit = account_file_limit(profile->size, MEMORY_RATIO);
+	err = err ?: pprof_parse_in(&account, profile->data, profile->size, out);
+	if (err != -EBADMSG)
+		return err;
+	damage_at(recording, recording->profile_at, "a snapshot is damaged");
+	recording->broken = 1;
+	return error_set(-EBADMSG, "%s", recording->damage);
+}
+
+int recording_none(const struct recording *recording)
+{
+	const char *damage = recording->damage;
+
+	return error_set(-EBADMSG, "%s", damage[0] ? damage : "the recording has no snapshot");
+}
+
+int recording_bounds(const char *path, struct recording_bounds *out)
+{
+	struct recording_moment moment = {0};
+	struct recording *recording;
+	struct infile file;
+	int more = 0, err = infile_open(&file, path);
+
+	*out = (struct recording_bounds){0};
+	if (err)
+		return err;
+	err = recording_new(&recording, &file);
+	if (!err) {
+		while ((more = recording_next(recording, UINT64_MAX, &moment)) > 0)
+			out->count++;
+		err = more ?: out->count ? 0 : recording_none(recording);
+		recording_free(recording);
+	}
+	infile_close(&file);
+	out->begin_realtime_ns = moment.realtime_ns - moment.since_ns;
+	out->last_ns = moment.since_ns;
 	return err;
 }

@@ -29,15 +29,25 @@ int recording_new(struct recording **out, struct infile *file);
 void recording_free(struct recording *recording); /* NULL is legal */
 /*
  * Advances to the next snapshot that was taken until until_ns (since the beginning). 1 and
- * *moment; 0: there is none; -ENOMEM, -EFBIG (error_set), -errno. With data 0, snapshots are only
- * counted, and recording_snapshot() is not to be called from then on.
+ * *moment; 0: there is none; -ENOMEM, -errno.
  */
-int recording_next(struct recording *recording, uint64_t until_ns, int data,
-		   struct recording_moment *moment);
+int recording_next(struct recording *recording, uint64_t until_ns, struct recording_moment *moment);
 /*
- * What of the file is not whole, after recording_next() returned 0: "" or a text such as "its last
- * 112 bytes are not a whole snapshot". Borrowed.
+ * What of the file is not whole, after recording_next() returned 0 or recording_snapshot()
+ * -EBADMSG: "" or a text such as "its last 112 bytes are not a whole snapshot". Borrowed.
  */
 const char *recording_damage(const struct recording *recording);
-/* The snapshot that was advanced to. 0; -EBADMSG, -EFBIG (error_set); -ENOMEM. Caller frees. */
-int recording_snapshot(const struct recording *recording, struct snapshot **out);
+/* Sets the error that no snapshot can be read. -EBADMSG. */
+int recording_none(const struct recording *recording);
+/*
+ * The snapshot that was advanced to. 0; -EBADMSG (error_set): it is damaged, and none after it can
+ * be read; -EFBIG (error_set); -ENOMEM. Caller frees.
+ */
+int recording_snapshot(struct recording *recording, struct snapshot **out);
+
+struct recording_bounds {
+	size_t count;                        /* snapshots, at least one */
+	uint64_t begin_realtime_ns, last_ns; /* last_ns: of the last one, since the beginning */
+};
+/* 0; -EBADMSG (error_set): no recording, or without a snapshot; -errno, -ENOMEM. */
+int recording_bounds(const char *path, struct recording_bounds *out);

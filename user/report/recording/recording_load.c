@@ -8,53 +8,10 @@
 #include "snapshot/merge.h"
 #include "util/error.h"
 
-/* The last snapshot until then is read. *count: how many there are until then. */
-static int advance(struct recording *recording, uint64_t until_ns, int data,
-		   struct recording_moment *moment, size_t *count)
-{
-	int more;
-
-	for (*count = 0; (more = recording_next(recording, until_ns, data, moment)) > 0;)
-		++*count;
-	return more;
-}
-
-/* No snapshot of the recording can be read. */
-static int none_set(const struct recording *recording)
-{
-	const char *damage = recording_damage(recording);
-
-	return error_set(-EBADMSG, "%s", damage[0] ? damage : "the recording has no snapshot");
-}
-
-/* When the recording began by the clock on the wall, and when its last snapshot was. */
-static int bounds_read(const char *path, uint64_t *begin_realtime_ns, uint64_t *last_ns)
-{
-	struct recording_moment moment = {0};
-	struct recording *recording;
-	struct infile file;
-	size_t count;
-	int err = infile_open(&file, path);
-
-	if (err)
-		return err;
-	err = recording_new(&recording, &file);
-	if (!err) {
-		err = advance(recording, UINT64_MAX, 0, &moment, &count);
-		if (!err && !count)
-			err = none_set(recording);
-		recording_free(recording);
-	}
-	infile_close(&file);
-	*begin_realtime_ns = moment.realtime_ns - moment.since_ns;
-	*last_ns = moment.since_ns;
-	return err;
-}
-
 /* Until when snapshots count. */
 static int until_find(const char *path, const char *text, uint64_t *until_ns)
 {
-	uint64_t begin_realtime_ns, last_ns;
+	struct recording_bounds bounds;
 	struct recording_time time;
 
 	*until_ns = UINT64_MAX;
@@ -63,8 +20,9 @@ static int until_find(const char *path, const char *text, uint64_t *until_ns)
 	int err = recording_time_parse(text, &time);
 	if (err || time.kind == RECORDING_END)
 		return err;
-	return bounds_read(path, &begin_realtime_ns, &last_ns)
-		       ?: recording_time_resolve(&time, begin_realtime_ns, last_ns, until_ns);
+	return recording_bounds(path, &bounds)
+		       ?: recording_time_resolve(&time, bounds.begin_realtime_ns, bounds.last_ns,
+						 until_ns);
 }
 
 static void note_set(char *note, const struct recording_moment *moment, const char *range,
@@ -84,17 +42,17 @@ static int time_load(struct recording *recording, const char *path, const char *
 		     struct recording_moment *moment, size_t *count, struct snapshot **out)
 {
 	uint64_t until_ns;
-	int err = until_find(path, time, &until_ns), more;
+	int more = until_find(path, time, &until_ns), first;
 
+	if (more)
+		return more;
 	/* "start" is the first one, whenever it was. */
-	if (!err && time && !until_ns) {
-		more = recording_next(recording, UINT64_MAX, 1, moment);
-		*count = more > 0;
-		err = more < 0 ? more : 0;
-	} else if (!err) {
-		err = advance(recording, until_ns, 1, moment, count);
-	}
-	return err || !*count ? err : recording_snapshot(recording, out);
+	first = time && !until_ns;
+	do {
+		more = recording_next(recording, first ? UINT64_MAX : until_ns, moment);
+		*count += more > 0;
+	} while (more > 0 && !first);
+	return more < 0 || !*count ? more : recording_snapshot(recording, out);
 }
 
 static int total_add(const struct snapshot *snapshot, uint64_t *bytes)
@@ -148,7 +106,7 @@ static int weigh(const struct snapshot *snapshot, const struct recording_choice 
 }
 
 /* Takes the snapshot that was advanced to in place of *best if it holds more. */
-static int heavier_take(const struct recording *recording, const struct recording_choice *choice,
+static int heavier_take(struct recording *recording, const struct recording_choice *choice,
 			uint64_t *most, struct snapshot **best)
 {
 	struct snapshot *snapshot;
@@ -173,24 +131,29 @@ static int range_load(struct recording *recording, const char *path,
 		      const struct recording_choice *choice, struct recording_moment *moment,
 		      size_t *count, struct snapshot **out)
 {
-	uint64_t begin_realtime_ns, last_ns, from_ns, until_ns, most = 0;
+	uint64_t from_ns, until_ns, most = 0;
+	struct recording_bounds bounds;
 	struct snapshot *best = NULL;
 	struct recording_moment at;
-	int err = bounds_read(path, &begin_realtime_ns, &last_ns), more = 0;
+	int err = recording_bounds(path, &bounds), more = 0;
 
 	err = err
-		      ?: recording_range_resolve(choice->time, begin_realtime_ns, last_ns, &from_ns,
-						 &until_ns);
-	while (!err && (more = recording_next(recording, until_ns, 1, &at)) > 0) {
+		      ?: recording_range_resolve(choice->time, bounds.begin_realtime_ns,
+						 bounds.last_ns, &from_ns, &until_ns);
+	while (!err && (more = recording_next(recording, until_ns, &at)) > 0) {
 		if (at.since_ns < from_ns)
 			continue;
-		++*count;
 		err = heavier_take(recording, choice, &most, &best);
 		if (err > 0)
 			*moment = at;
+		*count += err >= 0;
 		err = err < 0 ? err : 0;
 	}
-	err = err ?: more;
+	/* What is damaged does not hide what comes before it. */
+	if (err == -EBADMSG && best)
+		err = 0;
+	else
+		err = err ?: more < 0 ? more : 0;
 	if (err)
 		snapshot_free(best);
 	else
@@ -204,12 +167,12 @@ static int none_explain(struct recording *recording, int by_range)
 	struct recording_moment later;
 
 	if (recording_damage(recording)[0])
-		return none_set(recording);
+		return recording_none(recording);
 	if (by_range)
 		return error_set(-ERANGE, "the recording has no snapshot in that range");
-	return recording_next(recording, UINT64_MAX, 0, &later) > 0
+	return recording_next(recording, UINT64_MAX, &later) > 0
 		       ? error_set(-ERANGE, "the recording's first snapshot is later")
-		       : none_set(recording);
+		       : recording_none(recording);
 }
 
 int recording_load(struct infile *file, const char *path, const struct recording_choice *choice,

@@ -90,7 +90,7 @@ static int line_add(struct series_reader *reader, const char *filename, const ch
 		.filename = strdup(filename),
 		.function = strdup(function),
 		.line = frame->line,
-		.native = frame->native,
+		.native = frame->native != 0,
 		.at = calloc(reader->moment_capacity, sizeof(*line->at)),
 	};
 	if (line->filename && line->function && line->at) {
@@ -114,7 +114,7 @@ static int line_find(struct series_reader *reader, const struct statistic *entry
 	if (frame->function != STATISTIC_NO_FUNCTION)
 		function = strings_get(names, frame->function);
 	reader->key.size = 0;
-	int err = buffer_printf(&reader->key, "%u %d %zu %s%s", frame->line, frame->native,
+	int err = buffer_printf(&reader->key, "%u %d %zu %s%s", frame->line, frame->native != 0,
 				strlen(filename), filename, function);
 	err = err
 		      ?: strings_intern(reader->keys, (const char *)reader->key.data,
@@ -195,7 +195,7 @@ static int64_t old_gone(const struct snapshot_meta *meta)
 	return (large > gone ? large : gone) - (int64_t)coverage->old_blocks;
 }
 
-static int moment_take(struct series_reader *reader, const struct recording *recording,
+static int moment_take(struct series_reader *reader, struct recording *recording,
 		       const struct recording_moment *time)
 {
 	struct series *series = reader->series;
@@ -243,70 +243,50 @@ static int recording_take(struct series_reader *reader, struct recording *record
 	struct recording_moment moment;
 	int more = 0, err = 0;
 
-	while (!err && (more = recording_next(recording, UINT64_MAX, 1, &moment)) > 0 &&
+	while (!err && (more = recording_next(recording, UINT64_MAX, &moment)) > 0 &&
 	       moment.index < series->snapshots)
 		if (is_chosen(moment.index, series->snapshots, reader->opts->moments))
 			err = moment_take(reader, recording, &moment);
 	if (!err && more < 0)
 		err = more;
 	snprintf(series->damage, sizeof(series->damage), "%s", recording_damage(recording));
-	/* A whole record may have contents that do not apply. */
-	if (!err && !series->moment_count)
-		err = error_set(-EBADMSG, "%s", series->damage);
-	return err;
+	/* What is damaged does not hide what comes before it. */
+	if (err == -EBADMSG && series->moment_count)
+		err = 0;
+	return !err && !series->moment_count ? recording_none(recording) : err;
 }
 
-/* Opens the recording at its beginning. */
-static int recording_begin(const char *path, struct infile *file, struct recording **out)
+static int file_take(struct series_reader *reader, const char *path)
 {
-	int err = infile_open(file, path);
-
-	if (err)
-		return err;
-	err = recording_new(out, file);
-	if (err)
-		infile_close(file);
-	return err;
-}
-
-static int snapshots_count(const char *path, size_t *count)
-{
-	struct recording_moment moment;
 	struct recording *recording;
 	struct infile file;
-	int more = 0, err = recording_begin(path, &file, &recording);
+	int err = infile_open(&file, path);
 
-	*count = 0;
 	if (err)
 		return err;
-	while ((more = recording_next(recording, UINT64_MAX, 0, &moment)) > 0)
-		++*count;
-	if (!more && !*count)
-		more = error_set(-EBADMSG, "the recording has no whole snapshot");
-	recording_free(recording);
+	err = recording_new(&recording, &file);
+	if (!err) {
+		err = recording_take(reader, recording);
+		recording_free(recording);
+	}
 	infile_close(&file);
-	return more;
+	return err;
 }
 
 int series_read(const char *path, const struct series_opts *opts, struct series *out)
 {
 	struct series_reader reader = {.opts = opts, .series = out};
-	struct recording *recording;
-	struct infile file;
+	struct recording_bounds bounds;
 
 	*out = (struct series){.allocated_known = 1};
-	int err = snapshots_count(path, &out->snapshots);
+	int err = recording_bounds(path, &bounds);
 	if (err)
 		return err;
+	out->snapshots = bounds.count;
 	reader.moment_capacity = out->snapshots < opts->moments ? out->snapshots : opts->moments;
 	out->moments = calloc(reader.moment_capacity, sizeof(*out->moments));
 	err = out->moments ? strings_new(&reader.keys) : -ENOMEM;
-	err = err ?: recording_begin(path, &file, &recording);
-	if (!err) {
-		err = recording_take(&reader, recording);
-		recording_free(recording);
-		infile_close(&file);
-	}
+	err = err ?: file_take(&reader, path);
 	strings_free(reader.keys);
 	buffer_free(&reader.key);
 	if (err)

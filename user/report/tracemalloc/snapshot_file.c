@@ -10,6 +10,7 @@
 #include "report/recording/record_file.h"
 #include "report/tracemalloc/pickle.h"
 #include "report/tracemalloc/tracemalloc.h"
+#include "util/archive.h"
 #include "util/error.h"
 
 static int neither(const struct infile *file)
@@ -34,7 +35,7 @@ static int file_load(const char *path, const struct recording_choice *choice, ch
 		     struct snapshot **out)
 {
 	struct infile file;
-	int err = infile_open(&file, path);
+	int err = archive_infile(&file, path, SNAPSHOT_MEMBER);
 
 	if (err)
 		return err;

@@ -5,10 +5,13 @@
 #include "report/recording/recording_load.h"
 #include "snapshot/snapshot.h"
 
+#define SNAPSHOT_MEMBER "snapshot.pb.gz" /* of a bundle of evidence (archive.h) */
+
 /*
  * Loads a gzip'd pprof profile of tracer (pprof.h) or a file of tracemalloc.Snapshot.dump()
- * (tracemalloc.h). 0; -EBADMSG: neither, or incomplete (error_set says what is wrong); -EFBIG;
- * -errno. The caller frees the snapshot with snapshot_free().
+ * (tracemalloc.h), or that in a bundle of evidence. 0; -EBADMSG: neither, or incomplete (error_set
+ * says what is wrong); -ENOENT: no file, or a bundle without one (error_set); -EFBIG; -errno.
+ * The caller frees the snapshot with snapshot_free().
  */
 int snapshot_load(const char *path, struct snapshot **out);
 

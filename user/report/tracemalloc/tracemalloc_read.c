@@ -1,18 +1,478 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The part of the pickle machine that tracemalloc's files need: a stack, marks on it, and a memo
- * whose entries are numbered in order. instruction_run() has the instructions, tracemalloc_values.c
- * the values that are allowed.
- */
 #include "report/tracemalloc/tracemalloc.h"
 
+#include <errno.h>
+#include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 
 #include "report/tracemalloc/pickle.h"
-#include "report/tracemalloc/tracemalloc_machine.h"
+#include "snapshot/snapshot.h"
+#include "util/array.h"
 #include "util/error.h"
+#include "util/id_map.h"
+#include "util/infile.h"
 #include "util/utf8.h"
+
+/*
+ * The values of the pickle machine below. A value has 64 bits: its kind in the
+ * upper four, its content or index in the others. Frames, tracebacks and traces are recognised when
+ * their tuple is built, and go directly into the snapshot: nothing of the file is stored twice.
+ */
+
+enum value_kind {
+	VALUE_NONE,
+	VALUE_NUMBER,    /* the number itself, below 2^60 */
+	VALUE_TEXT,      /* id in the snapshot's strings */
+	VALUE_FRAME,     /* text id << 32 | line, the id below 2^28 */
+	VALUE_TRACEBACK, /* index in the snapshot's tracebacks */
+	VALUE_TRACE,     /* index in the snapshot's traces */
+	VALUE_EMPTY_TUPLE,
+	VALUE_CLASS,  /* enum value_class */
+	VALUE_OBJECT, /* likewise: there is one of each */
+	VALUE_DICT,   /* index in dicts */
+	VALUE_LIST,   /* the only one; also a tuple of traces */
+};
+
+/* The total_nframe of a traceback before its first trace. */
+#define TOTAL_UNSET (SNAPSHOT_TOTAL_UNKNOWN - 1)
+
+enum value_class { CLASS_SNAPSHOT, CLASS_TRACES, CLASSES };
+
+#define VALUE_BITS 60
+static uint64_t value_make(enum value_kind kind, uint64_t which)
+{
+	return (uint64_t)kind << VALUE_BITS | which;
+}
+static enum value_kind value_kind(uint64_t value)
+{
+	return (enum value_kind)(value >> VALUE_BITS);
+}
+static uint64_t value_which(uint64_t value)
+{
+	return value & ((1ull << VALUE_BITS) - 1);
+}
+
+/* The state of an object: the attributes of its class. */
+struct value_dict {
+	int has_traces, has_limit;
+	uint64_t traces; /* CLASS_SNAPSHOT: of "traces", CLASS_TRACES: of "_traces" */
+	uint32_t limit;  /* "traceback_limit" */
+};
+
+struct values {
+	struct snapshot *snapshot; /* owned until values_finish() */
+	size_t frame_capacity, traceback_capacity, trace_capacity;
+	struct id_map other_totals; /* traceback << 32 | total -> the same frames with that total */
+	int list_made;              /* the only list */
+	size_t list_count, list_capacity;
+	uint32_t *list; /* indices of traces; NULL: 0, 1, 2 … */
+	uint64_t bytes; /* of the traces in the list */
+	struct value_dict dicts[CLASSES];
+	size_t dict_count;
+	int object_made[CLASSES], object_built[CLASSES];
+	struct value_dict objects[CLASSES];
+};
+
+/* The pickle machine: a stack, marks on it, a memo. */
+
+#define MARKS_MAX 16u /* a file of tracemalloc nests six deep */
+
+struct pickle_machine {
+	struct infile *file;
+	struct values values;
+	uint64_t *stack, *memo;
+	size_t depth, stack_capacity, memo_count, memo_capacity;
+	size_t marks[MARKS_MAX], mark_count;
+	uint64_t at; /* offset of the instruction */
+	int stopped;
+};
+
+static int machine_corrupt(const char *what)
+{
+	error_set(-EBADMSG, "%s", what);
+	return -EBADMSG; /* never 0, which the compiler can see here */
+}
+
+static int machine_push(struct pickle_machine *machine, uint64_t value)
+{
+	if (machine->depth == machine->stack_capacity) {
+		int err = ARRAY_GROW(machine->stack, machine->stack_capacity, machine->depth);
+		if (err)
+			return err;
+	}
+	machine->stack[machine->depth++] = value;
+	return 0;
+}
+
+/* The number of values above the last mark, which may be popped. */
+static size_t machine_depth(const struct pickle_machine *machine)
+{
+	return machine->depth - (machine->mark_count ? machine->marks[machine->mark_count - 1] : 0);
+}
+
+static int machine_memoize(struct pickle_machine *machine, uint64_t index)
+{
+	if (!machine_depth(machine))
+		return machine_corrupt("the stack holds too little");
+	if (index > machine->memo_count)
+		return error_set(-EBADMSG, "entry %llu of a memo of %zu", (unsigned long long)index,
+				 machine->memo_count);
+	if (index == machine->memo_count) {
+		if (machine->memo_count == machine->memo_capacity) {
+			int err = ARRAY_GROW(machine->memo, machine->memo_capacity,
+					     machine->memo_count);
+			if (err)
+				return err;
+		}
+		machine->memo_count++;
+	}
+	machine->memo[index] = machine->stack[machine->depth - 1];
+	return 0;
+}
+
+#define FILES_MAX  (1u << 28) /* text ids that a frame can name */
+#define FRAMES_MAX 65535u     /* the greatest limit that tracemalloc takes */
+
+/* All return 0; -EBADMSG with a reason, without the offset; -ENOMEM, -EOVERFLOW. */
+static int values_begin(struct values *values)
+{
+	*values = (struct values){.snapshot = calloc(1, sizeof(*values->snapshot))};
+	if (!values->snapshot)
+		return -ENOMEM;
+	if (getrandom(&values->other_totals.seed, sizeof(values->other_totals.seed),
+		      GRND_NONBLOCK) < 0)
+		values->other_totals.seed = (uintptr_t)values;
+	return strings_new(&values->snapshot->strings);
+}
+
+/* reserves memory for `traces` traces */
+static int values_expect(struct values *values, size_t traces)
+{
+	return array_reserve(&values->snapshot->traces, &values->trace_capacity, 0, traces,
+			     sizeof(*values->snapshot->traces));
+}
+
+static void values_free(struct values *values)
+{
+	snapshot_free(values->snapshot);
+	free(values->list);
+	id_map_free(&values->other_totals);
+}
+
+static int values_class(const char *module, const char *name, uint64_t *value)
+{
+	static const char *const names[CLASSES] = {PICKLE_SNAPSHOT, PICKLE_TRACES};
+
+	for (unsigned int i = 0; i < CLASSES; i++) {
+		if (!strcmp(module, PICKLE_MODULE) && !strcmp(name, names[i])) {
+			*value = value_make(VALUE_CLASS, i);
+			return 0;
+		}
+	}
+	return error_set(-EBADMSG,
+			 "%.80s.%.80s is named, where a file of tracemalloc has only its Snapshot "
+			 "and _Traces; nothing was executed",
+			 module, name);
+}
+
+static int values_object(struct values *values, uint64_t class, uint64_t *value)
+{
+	if (value_kind(class) != VALUE_CLASS)
+		return error_set(-EBADMSG, "an object of no class");
+	if (values->object_made[value_which(class)]++)
+		return error_set(-EBADMSG, "a second object of the same class");
+	*value = value_make(VALUE_OBJECT, value_which(class));
+	return 0;
+}
+
+static int frame_make(const uint64_t *items, uint64_t *value)
+{
+	if (value_which(items[1]) > UINT32_MAX)
+		return error_set(-EBADMSG, "a line number of %llu",
+				 (unsigned long long)value_which(items[1]));
+	if (value_which(items[0]) >= FILES_MAX)
+		return error_set(-EBADMSG, "more than %u names", FILES_MAX);
+	*value = value_make(VALUE_FRAME, value_which(items[0]) << 32 | value_which(items[1]));
+	return 0;
+}
+
+/* Adds a traceback whose frames are in the snapshot already; its total is not known yet. */
+static int traceback_add(struct values *values, uint32_t first, uint32_t nframe, uint32_t *index)
+{
+	struct snapshot *snapshot = values->snapshot;
+	int err = ARRAY_GROW(snapshot->tracebacks, values->traceback_capacity,
+			     snapshot->traceback_count);
+
+	if (err)
+		return err;
+	snapshot->tracebacks[snapshot->traceback_count] =
+		(struct snapshot_traceback){.first = first, .nframe = nframe, .total = TOTAL_UNSET};
+	*index = (uint32_t)snapshot->traceback_count++;
+	return 0;
+}
+
+static int traceback_make(struct values *values, const uint64_t *items, size_t count,
+			  uint64_t *value)
+{
+	struct snapshot *snapshot = values->snapshot;
+	uint32_t index;
+
+	if (count > FRAMES_MAX)
+		return error_set(-EBADMSG, "a traceback of %zu frames", count);
+	for (size_t i = 0; i < count; i++)
+		if (value_kind(items[i]) != VALUE_FRAME)
+			return error_set(-EBADMSG,
+					 "a traceback that contains something other than frames");
+	int err = array_reserve(&snapshot->frames, &values->frame_capacity, snapshot->frame_count,
+				count, sizeof(*snapshot->frames));
+	err = err
+		      ?: traceback_add(values, (uint32_t)snapshot->frame_count, (uint32_t)count,
+				       &index);
+	if (err)
+		return err;
+	for (size_t i = 0; i < count; i++)
+		snapshot->frames[snapshot->frame_count++] =
+			(struct snapshot_frame){.filename = (uint32_t)(value_which(items[i]) >> 32),
+						.line = (uint32_t)items[i]};
+	*value = value_make(VALUE_TRACEBACK, index);
+	return 0;
+}
+
+/*
+ * Finds the traceback with this total. total_nframe belongs to the trace in Python, but is nearly
+ * always the same for all traces of a traceback.
+ */
+static int traceback_total(struct values *values, uint32_t *index, uint32_t total)
+{
+	struct snapshot *snapshot = values->snapshot;
+	struct snapshot_traceback *traceback = &snapshot->tracebacks[*index];
+	uint64_t key = (uint64_t)*index << 32 | total;
+
+	if (traceback->total == TOTAL_UNSET)
+		traceback->total = total;
+	if (traceback->total == total)
+		return 0;
+	*index = id_map_find(&values->other_totals, key);
+	if (*index != ID_MAP_NONE)
+		return 0;
+	int err = traceback_add(values, traceback->first, traceback->nframe, index);
+	if (err)
+		return err;
+	snapshot->tracebacks[*index].total = total;
+	return id_map_put(&values->other_totals, key, *index);
+}
+
+/*
+ * The value of a trace whose parts are known; the traceback is an index into the snapshot's.
+ */
+static int values_trace(struct values *values, uint32_t domain, uint64_t bytes, uint32_t traceback,
+			uint32_t total, uint64_t *value)
+{
+	struct snapshot *snapshot = values->snapshot;
+	int err = traceback_total(values, &traceback, total);
+
+	if (!err && snapshot->trace_count == values->trace_capacity)
+		err = ARRAY_GROW(snapshot->traces, values->trace_capacity, snapshot->trace_count);
+	if (err)
+		return err;
+	*value = value_make(VALUE_TRACE, snapshot->trace_count);
+	snapshot->traces[snapshot->trace_count++] = (struct snapshot_trace){
+		.traceback = traceback, .domain = domain, .bytes = bytes, .count = 1};
+	return 0;
+}
+
+static int trace_make(struct values *values, const uint64_t *items, size_t count, uint64_t *value)
+{
+	uint64_t domain = value_which(items[0]), total = SNAPSHOT_TOTAL_UNKNOWN;
+
+	if (value_kind(items[1]) != VALUE_NUMBER || value_kind(items[2]) != VALUE_TRACEBACK ||
+	    domain > UINT32_MAX)
+		return error_set(-EBADMSG,
+				 "a trace that is not (domain, size, traceback, total_nframe)");
+	if (count == 4 && value_kind(items[3]) != VALUE_NONE) {
+		total = value_which(items[3]);
+		if (value_kind(items[3]) != VALUE_NUMBER || total >= TOTAL_UNSET)
+			return error_set(-EBADMSG, "a trace with an invalid total_nframe");
+	}
+	return values_trace(values, (uint32_t)domain, value_which(items[1]),
+			    (uint32_t)value_which(items[2]), (uint32_t)total, value);
+}
+
+/*
+ * The traces are nearly always listed in the order of their creation. The order is recorded only
+ * from the first deviation on.
+ */
+static int list_reorder(struct values *values)
+{
+	for (size_t i = 0; i < values->list_count; i++) {
+		int err = ARRAY_GROW(values->list, values->list_capacity, i);
+
+		if (err)
+			return err;
+		values->list[i] = (uint32_t)i;
+	}
+	return 0;
+}
+
+static int list_add(struct values *values, uint32_t trace)
+{
+	int err = 0;
+
+	if (__builtin_add_overflow(values->bytes, values->snapshot->traces[trace].bytes,
+				   &values->bytes) ||
+	    values->bytes > INT64_MAX)
+		return error_set(-EBADMSG, "sizes whose sum exceeds 2^63");
+	if (!values->list && trace != values->list_count)
+		err = list_reorder(values);
+	if (!err && (values->list || trace != values->list_count)) {
+		err = ARRAY_GROW(values->list, values->list_capacity, values->list_count);
+		if (!err)
+			values->list[values->list_count] = trace;
+	}
+	values->list_count += !err;
+	return err;
+}
+
+static int values_list(struct values *values, uint64_t *value)
+{
+	if (values->list_made++)
+		return error_set(-EBADMSG, "a second list");
+	*value = value_make(VALUE_LIST, 0);
+	return 0;
+}
+
+static int values_append(struct values *values, uint64_t list, const uint64_t *items, size_t count)
+{
+	int err = 0;
+
+	if (value_kind(list) != VALUE_LIST)
+		return error_set(-EBADMSG, "an item is added to something that is not a list");
+	for (size_t i = 0; !err && i < count; i++) {
+		if (value_kind(items[i]) != VALUE_TRACE)
+			return error_set(-EBADMSG, "the list contains something that is not a "
+						   "trace");
+		err = list_add(values, (uint32_t)value_which(items[i]));
+	}
+	return err;
+}
+
+static int values_tuple(struct values *values, const uint64_t *items, size_t count, uint64_t *value)
+{
+	enum value_kind first = count ? value_kind(items[0]) : VALUE_EMPTY_TUPLE;
+
+	if (first == VALUE_NUMBER && (count == 3 || count == 4))
+		return trace_make(values, items, count, value);
+	if (first == VALUE_TEXT && count == 2 && value_kind(items[1]) == VALUE_NUMBER)
+		return frame_make(items, value);
+	if (first == VALUE_FRAME)
+		return traceback_make(values, items, count, value);
+	if (first == VALUE_TRACE) {
+		return values_list(values, value) ?: values_append(values, *value, items, count);
+	}
+	if (count)
+		return error_set(-EBADMSG, "a tuple that is not a frame, a traceback or a trace");
+	*value = value_make(VALUE_EMPTY_TUPLE, 0);
+	return 0;
+}
+
+static int values_dict(struct values *values, uint64_t *value)
+{
+	if (values->dict_count == CLASSES)
+		return error_set(-EBADMSG, "a third dictionary");
+	*value = value_make(VALUE_DICT, values->dict_count++);
+	return 0;
+}
+
+static int values_set(struct values *values, uint64_t dict, uint64_t key, uint64_t item)
+{
+	const char *name;
+
+	if (value_kind(dict) != VALUE_DICT || value_kind(key) != VALUE_TEXT)
+		return error_set(-EBADMSG, "an attribute without an object or a name");
+	struct value_dict *state = &values->dicts[value_which(dict)];
+	name = strings_get(values->snapshot->strings, (uint32_t)value_which(key));
+	if (!strcmp(name, "traceback_limit")) {
+		if (value_kind(item) != VALUE_NUMBER || value_which(item) > UINT32_MAX)
+			return error_set(-EBADMSG, "an invalid traceback_limit");
+		state->has_limit = 1;
+		state->limit = (uint32_t)value_which(item);
+		return 0;
+	}
+	if (strcmp(name, "traces") && strcmp(name, "_traces"))
+		return error_set(-EBADMSG, "an attribute '%.80s'", name);
+	/* A Snapshot's traces are a _Traces object; that object's _traces are a list. */
+	int object = value_kind(item) == VALUE_OBJECT && value_which(item) == CLASS_TRACES;
+	int list = value_kind(item) == VALUE_LIST || value_kind(item) == VALUE_EMPTY_TUPLE;
+	if (name[0] == '_' ? !list : !object)
+		return error_set(-EBADMSG, "invalid traces");
+	state->has_traces = 1;
+	state->traces = item;
+	return 0;
+}
+
+static int values_build(struct values *values, uint64_t object, uint64_t state)
+{
+	if (value_kind(object) != VALUE_OBJECT || value_kind(state) != VALUE_DICT)
+		return error_set(-EBADMSG, "a state without an object");
+	enum value_class class = (enum value_class)value_which(object);
+	const struct value_dict *dict = &values->dicts[value_which(state)];
+	if (!dict->has_traces || dict->has_limit != (class == CLASS_SNAPSHOT) ||
+	    (value_kind(dict->traces) == VALUE_OBJECT) != (class == CLASS_SNAPSHOT))
+		return error_set(-EBADMSG, "an object whose attributes are not its own");
+	values->objects[class] = *dict;
+	values->object_built[class] = 1;
+	return 0;
+}
+
+/* Sorts the traces in the order of the list, and drops those that are not in it. */
+static int traces_order(struct values *values)
+{
+	struct snapshot *snapshot = values->snapshot;
+
+	if (!values->list) {
+		snapshot->trace_count = values->list_count;
+		return 0;
+	}
+	struct snapshot_trace *traces = reallocarray(NULL, values->list_count, sizeof(*traces));
+	if (!traces)
+		return -ENOMEM;
+	for (size_t i = 0; i < values->list_count; i++)
+		traces[i] = snapshot->traces[values->list[i]];
+	free(snapshot->traces);
+	snapshot->traces = traces;
+	snapshot->trace_count = values->list_count;
+	return 0;
+}
+
+/* Returns the snapshot, the only object of the file. */
+static int values_finish(struct values *values, uint64_t object, struct snapshot **out)
+{
+	struct snapshot *snapshot = values->snapshot;
+
+	if (object != value_make(VALUE_OBJECT, CLASS_SNAPSHOT) ||
+	    !values->object_built[CLASS_SNAPSHOT] || !values->object_built[CLASS_TRACES])
+		return error_set(-EBADMSG, "the end, without a complete Snapshot");
+	int err = traces_order(values);
+	if (err)
+		return err;
+	for (size_t i = 0; i < snapshot->traceback_count; i++)
+		if (snapshot->tracebacks[i].total == TOTAL_UNSET) /* not used by any trace */
+			snapshot->tracebacks[i].total = SNAPSHOT_TOTAL_UNKNOWN;
+	snapshot->meta.traceback_limit = values->objects[CLASS_SNAPSHOT].limit;
+	strcpy(snapshot->meta.mode, SNAPSHOT_TRACEMALLOC);
+	*out = snapshot;
+	values->snapshot = NULL;
+	return 0;
+}
+
+/*
+ * The part of the pickle machine that tracemalloc's files need: a stack, marks on it, and a memo
+ * whose entries are numbered in order. instruction_run() has the instructions, values_tuple() and
+ * the like the values that are allowed.
+ */
 
 #define TRACES_MANY 65536u     /* at least this many traces: their memory is reserved at once */
 #define TEXT_MAX    (1u << 20) /* bytes of a name */
@@ -157,7 +617,7 @@ static int push_stack_global(struct pickle_machine *machine)
 static int push_object(struct pickle_machine *machine)
 {
 	const uint64_t *items;
-	uint64_t object;
+	uint64_t object = 0;
 	int err = pop(machine, 2, &items);
 
 	if (!err && value_kind(items[1]) != VALUE_EMPTY_TUPLE)
@@ -191,7 +651,7 @@ static int push_marked_tuple(struct pickle_machine *machine)
 static int push_made(struct pickle_machine *machine,
 		     int (*make)(struct values *values, uint64_t *value))
 {
-	uint64_t value;
+	uint64_t value = 0;
 
 	return make(&machine->values, &value) ?: machine_push(machine, value);
 }
@@ -408,9 +868,6 @@ static int machine_run(struct pickle_machine *machine, struct snapshot **out)
 	while (!err && !machine->stopped) {
 		const unsigned char *opcode;
 
-		err = machine_traces(machine);
-		if (err)
-			break;
 		machine->at = infile_offset(machine->file);
 		err = bytes_take(machine, 1, &opcode) ?: instruction_run(machine, *opcode);
 	}

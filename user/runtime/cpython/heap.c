@@ -116,7 +116,8 @@ static void pool_give_up(struct heap_walker *walker, uint64_t address)
 	walker->stop = walker->visit(&pool, walker->context);
 }
 
-int heap_pool_read(struct heap_walker *walker, const uint8_t *pool, uint64_t address)
+/* Reads the pool at address; pool: its bytes if they were read already. 0, -ESRCH, -EPERM. */
+static int heap_pool_read(struct heap_walker *walker, const uint8_t *pool, uint64_t address)
 {
 	uint8_t again[MAX_POOL_BYTES];
 	struct pool_state state;
@@ -308,7 +309,7 @@ static int head_read(struct heap_walker *walker, const struct heap_head *head)
 }
 
 /* Whether the heap has disappeared: its interpreter may end while the heaps are read. */
-static int head_is_gone(const struct python_runtime *runtime, const struct heap_head *head)
+static bool head_is_gone(const struct python_runtime *runtime, const struct heap_head *head)
 {
 	struct heap_head heads[HEAP_INTERPRETERS];
 	uint32_t count;

@@ -113,13 +113,13 @@ static int heap_symbols_find(const struct python_runtime *runtime, struct heap_h
 #define LOWEST_ADDRESS 65536u
 #define ADDRESS_BITS   47
 
-static int is_pool(const struct heap_offsets *offsets, uint64_t word)
+static bool is_pool(const struct heap_offsets *offsets, uint64_t word)
 {
 	return word >= LOWEST_ADDRESS && word < 1ull << ADDRESS_BITS &&
 	       !(word % offsets->pool_bytes);
 }
 
-int heap_place_is_state(const struct heap_offsets *offsets, const uint8_t *bytes, uint64_t address)
+bool heap_place_is_state(const struct heap_offsets *offsets, const uint8_t *bytes, uint64_t address)
 {
 	uint64_t array;
 	uint32_t arenas;

@@ -7,6 +7,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "runtime/cpython/heap.h"
@@ -19,7 +20,8 @@
  * of pools for each size class, and a list without a pool points to itself; the array of arenas
  * follows. bytes: offsets->mgmt_maxarenas and 4. Pure.
  */
-int heap_place_is_state(const struct heap_offsets *offsets, const uint8_t *bytes, uint64_t address);
+bool heap_place_is_state(const struct heap_offsets *offsets, const uint8_t *bytes,
+			 uint64_t address);
 
 /*
  * Finds the heads of all heaps, each once. 0; *count is 0 if no interpreter has a heap yet;

@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "proc/memory.h"
 #include "runtime/cpython/heap_walker.h"
 #include "util/array.h"
 #include "util/cleanup.h"
@@ -80,11 +81,6 @@ struct segments_finding {
 	int proven;
 	uint8_t state[HEAP_THREAD_BYTES]; /* HEAPS heaps */
 };
-
-static int is_fatal(int err)
-{
-	return err == -ESRCH || err == -EPERM || err == -ENOMEM;
-}
 
 static int plausible(uint64_t address)
 {
@@ -182,7 +178,8 @@ static int waiting_follow(struct segments_finding *finding, uint64_t head)
 }
 
 /* Whether these bytes, copied from address, are a thread's heaps, each with the same data. */
-static int are_heaps(const struct free_threaded_offsets *at, const uint8_t *bytes, uint64_t address)
+static bool are_heaps(const struct free_threaded_offsets *at, const uint8_t *bytes,
+		      uint64_t address)
 {
 	uint64_t data = address + HEAPS * at->heap_bytes;
 
@@ -199,7 +196,7 @@ static int heaps_read(struct segments_finding *finding, uint64_t tstate, uint32_
 	int err = heap_read_bytes(finding->walker, tstate + offset, finding->state, bytes);
 
 	if (err)
-		return is_fatal(err) ? err : 0;
+		return space_is_fatal(err) ? err : 0;
 	return are_heaps(finding->at, finding->state, tstate + offset);
 }
 
@@ -622,7 +619,7 @@ static int page_read(struct segment_walk *walk, uint32_t number, uint32_t slices
 }
 
 /* Whether what was read is a segment's: its sizes, and its cookie, agree with the others. */
-static int is_segment(struct segment_walk *walk)
+static bool is_segment(struct segment_walk *walk)
 {
 	const struct free_threaded_offsets *at = walk->at;
 	const uint8_t *bytes = walk->descriptions;

@@ -46,9 +46,6 @@ static inline int heap_read_bytes(struct heap_walker *walker, uint64_t address, 
 	return walker->source->read(walker->source->context, address, out, bytes);
 }
 
-/* Reads the pool at address; pool: its bytes if they were read already. 0, -ESRCH, -EPERM. */
-int heap_pool_read(struct heap_walker *walker, const uint8_t *pool, uint64_t address);
-
 /*
  * Without the GIL: reads mimalloc's segments of the interpreters whose states these heads name
  * (heap.h). Pages are given in pieces of at most HEAP_PIECE_BLOCKS blocks and, unless it is

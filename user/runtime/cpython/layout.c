@@ -99,7 +99,7 @@ static enum fact fact_missing(const struct proof *proof)
 }
 
 /* Whether the object at address has the type of this name. */
-static int is_object(struct proof *proof, uint64_t address, const char *name)
+static bool is_object(struct proof *proof, uint64_t address, const char *name)
 {
 	char bytes[NAME_BYTES] = "";
 	uint64_t type, text;
@@ -109,7 +109,7 @@ static int is_object(struct proof *proof, uint64_t address, const char *name)
 	       get(proof, text, bytes, strlen(name) + 1) && !strcmp(bytes, name);
 }
 
-static int is_member(struct proof *proof, uint64_t object, uint16_t offset, const char *name)
+static bool is_member(struct proof *proof, uint64_t object, uint16_t offset, const char *name)
 {
 	uint64_t member;
 
@@ -212,7 +212,7 @@ static void frames_prove(struct proof *proof, uint64_t thread)
  * Is this pthread_self()? On x86-64, and with musl, the descriptor's first word is its own address.
  * With glibc on arm64 it is in a list, whose neighbours point back to it.
  */
-static int is_descriptor(struct proof *proof, uint64_t id)
+static bool is_descriptor(struct proof *proof, uint64_t id)
 {
 	uint64_t list = id + DESCRIPTOR_LIST, self, neighbours[2], before = 0, after = 0;
 

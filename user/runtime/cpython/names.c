@@ -303,7 +303,7 @@ static const char *rule_name(const struct recovered_type *type)
 	return NULL;
 }
 
-static int is_taken(const struct recovered_type *types, size_t count, const char *name)
+static bool is_taken(const struct recovered_type *types, size_t count, const char *name)
 {
 	for (size_t i = 0; i < count; i++)
 		if (types[i].name && !strcmp(types[i].name, name))

@@ -108,7 +108,16 @@ struct collector_offsets {
 	/* of that structure: in _PyRuntime up to 3.8, in PyInterpreterState from 3.9 on */
 	uint32_t state;
 	uint16_t enabled, young, permanent, garbage;
-	uint16_t generation_bytes, threshold; /* struct gc_generation: a list's head comes first */
+	/* struct gc_generation: a list's head comes first */
+	uint16_t generation_bytes, threshold, count;
+	uint16_t collecting, statistics;
+	/* struct gc_generation_stats; duration 0: it has none, before 3.15 */
+	uint16_t statistics_bytes, collections, collected, uncollectable, duration;
+	/*
+	 * statistics: a pointer to rings of the last collections, of the youngest generation and of
+	 * the two others. The index of the last one is behind them, at that offset.
+	 */
+	uint16_t rings, young_ring, old_ring;
 };
 
 /* Fields that 3.13 and later export in _Py_DebugOffsets. */
@@ -148,6 +157,7 @@ struct python_offsets {
 	enum lines_format lines;
 	/* offset in _PyRuntime of the GIL holder's tstate (<= 3.11); 0 from 3.12 on */
 	uint32_t gil_tstate;
+	uint32_t tstate_context; /* of PyThreadState: the current context */
 	struct abi_offsets abi;
 	struct heap_offsets heap;
 	struct object_offsets objects;

@@ -6,16 +6,23 @@
 #define UNIT       2u /* bytes of an instruction */
 #define EFFECT_MAX (1 << 20)
 
-static const struct opcodes table[] = {
-#include "runtime/cpython/opcodes_table.inc"
-};
+enum { NO = -1 }; /* the version has no such instruction */
 
-const struct opcodes *opcodes_for(uint32_t version)
+#include "runtime/cpython/opcodes_table.inc"
+
+int opcodes_for(uint32_t version, struct opcodes *out)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(table); i++)
-		if (table[i].version == version)
-			return &table[i];
-	return NULL;
+	size_t column = 0;
+
+	while (column < ARRAY_SIZE(versions) && versions[column].version != version)
+		column++;
+	if (column == ARRAY_SIZE(versions))
+		return 0;
+	*out = versions[column];
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
+		if (rows[i].numbers[column] != NO)
+			out->of[rows[i].numbers[column]] = rows[i].effect;
+	return 1;
 }
 
 static size_t jump_target(const struct opcodes *opcodes, const struct instruction *instruction)

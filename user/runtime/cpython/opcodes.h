@@ -68,8 +68,8 @@ struct opcodes {
 	struct opcode_effect of[256]; /* the specialised ones as what they specialise */
 };
 
-/* The instructions of a version (major << 8 | minor); NULL: unknown. */
-const struct opcodes *opcodes_for(uint32_t version);
+/* The instructions of a version (major << 8 | minor). 1; 0: unknown. */
+int opcodes_for(uint32_t version, struct opcodes *out);
 
 struct instruction {
 	const struct opcode_effect *effect;

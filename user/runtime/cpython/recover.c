@@ -46,7 +46,7 @@ static uint64_t recover_word(const struct recovery *recovery, uint64_t address)
 		       : u64_at(recovery->content + at);
 }
 
-static int is_type_type(const struct recovery *recovery, uint64_t address)
+static bool is_type_type(const struct recovery *recovery, uint64_t address)
 {
 	const struct python_offsets *offsets = recovery->offsets;
 	uint32_t name = offsets->heap.type_name;
@@ -79,7 +79,7 @@ static int type_add(struct recovery *recovery, uint64_t address, uint64_t name)
 }
 
 /* Whether address is a type: its own is PyType_Type, or has that one as its type. */
-static int is_type(const struct recovery *recovery, uint64_t address, uint64_t *name)
+static bool is_type(const struct recovery *recovery, uint64_t address, uint64_t *name)
 {
 	const struct python_offsets *offsets = recovery->offsets;
 	uint64_t type = recover_word(recovery, address + offsets->abi.object_type);
@@ -325,7 +325,7 @@ static int names_put(const struct recovery *recovery)
 }
 
 /* Whether address is the state of an interpreter: its first thread refers to it. */
-static int is_interpreter(const struct recovery *recovery, uint64_t address)
+static bool is_interpreter(const struct recovery *recovery, uint64_t address)
 {
 	const struct memory_reader *memory = &recovery->copy->memory;
 	uint64_t thread, links[LINKS];
@@ -416,7 +416,7 @@ static int offsets_try(struct recovery *recovery, const struct python_offsets *o
 }
 
 /* Whether the path of a mapped file has the name of a version: "python3.11", or "python3.11d". */
-static int is_named(const struct runtime_copy *copy, uint32_t version, const char *build)
+static bool is_named(const struct runtime_copy *copy, uint32_t version, const char *build)
 {
 	char name[32];
 

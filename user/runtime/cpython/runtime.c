@@ -74,7 +74,7 @@ void runtime_data(const struct python_runtime *runtime, uint64_t *address, uint6
 }
 
 /* Whether runtime->offsets is a copy rather than an entry of the table. */
-static int offsets_are_own(const struct python_runtime *runtime)
+static bool offsets_are_own(const struct python_runtime *runtime)
 {
 	return runtime->offsets &&
 	       runtime->offsets != offsets_for(runtime->offsets->version, runtime->offsets->build);
@@ -163,7 +163,7 @@ static int signs_own_version(struct elf_file *file, uint64_t vaddr, uint32_t *he
  * Whether it contains a CPython from before _PyRuntime (2.7 to 3.6), or PyPy, which exports the
  * same function.
  */
-static int signs_is_old(struct elf_file *file)
+static bool signs_is_old(struct elf_file *file)
 {
 	struct elf_symbol symbol;
 
@@ -192,7 +192,7 @@ static char *constants_read(struct elf_file *file, size_t *bytes)
  * Whether there is a constant first + rest. It is split so that the tracer itself does not contain
  * it.
  */
-static int has_constant(const char *data, size_t bytes, char first, const char *rest)
+static bool has_constant(const char *data, size_t bytes, char first, const char *rest)
 {
 	const char *at = data, *end = data + bytes;
 
@@ -208,7 +208,7 @@ static int has_constant(const char *data, size_t bytes, char first, const char *
  * Whether it contains a CPython but exports nothing of it, by its constants: names of environment
  * variables and modules that only the interpreter has together.
  */
-static int signs_is_hidden(struct elf_file *file)
+static bool signs_is_hidden(struct elf_file *file)
 {
 	size_t bytes;
 	_cleanup_free_ char *data = constants_read(file, &bytes);
@@ -337,7 +337,7 @@ static enum pass map_pass(const struct runtime_search *search, const struct proc
 }
 
 /* Whether this is the first map of a file's code. */
-static int file_is_new(struct runtime_search *search, const struct process_map *map)
+static bool file_is_new(struct runtime_search *search, const struct process_map *map)
 {
 	for (size_t i = 0; i < search->seen_count; i++)
 		if (search->seen[i]->inode == map->inode &&
@@ -595,7 +595,7 @@ static int runtime_fill(struct python_runtime *runtime, const struct process_map
 	return 0;
 }
 
-static int is_started(const struct python_runtime *runtime)
+static bool is_started(const struct python_runtime *runtime)
 {
 	uint64_t interp;
 

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -15,6 +16,7 @@ struct known_file {
 	uint64_t inode; /* as maps show it */
 	uint32_t device_major, device_minor;
 	int fd;                /* -1: the slot is free */
+	bool used;             /* since the last runtime_files_sweep() */
 	struct elf_file *file; /* NULL: it holds no runtime */
 	off_t bytes;
 	struct timespec changed;
@@ -73,6 +75,7 @@ int runtime_files_find(struct runtime_files *files, const struct process_map *ma
 			known_forget(known);
 			return -ENOENT;
 		}
+		known->used = true;
 		if (!known->file)
 			return 0;
 		*file = elf_file_share(known->file);
@@ -113,8 +116,18 @@ void runtime_files_keep(struct runtime_files *files, const struct process_map *m
 				     .device_major = map->device_major,
 				     .device_minor = map->device_minor,
 				     .fd = fd,
+				     .used = true,
 				     .file = has_runtime ? elf_file_share(file) : NULL,
 				     .bytes = st.st_size,
 				     .changed = st.st_ctim};
 	files->next = (files->next + 1) % RUNTIME_FILES_MAX;
+}
+
+void runtime_files_sweep(struct runtime_files *files)
+{
+	for (size_t i = 0; i < RUNTIME_FILES_MAX; i++) {
+		if (!files->items[i].used)
+			known_forget(&files->items[i]);
+		files->items[i].used = false;
+	}
 }

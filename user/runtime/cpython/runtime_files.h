@@ -25,3 +25,8 @@ int runtime_files_find(struct runtime_files *files, const struct process_map *ma
 /* Caches a result: file is the file of the map. */
 void runtime_files_keep(struct runtime_files *files, const struct process_map *map,
 			struct elf_file *file, int has_runtime);
+/*
+ * Forgets files that were neither kept nor found since the last call: those of containers that are
+ * gone, whose files and mounts would last as long as they are open.
+ */
+void runtime_files_sweep(struct runtime_files *files);

@@ -65,7 +65,7 @@ static int text_read(struct class_names *names, uint64_t address, char out[HEAP_
 }
 
 /* Whether the key at address is '__module__', of which an interpreter has one. */
-static int is_module_key(struct class_names *names, uint64_t address, size_t number)
+static bool is_module_key(struct class_names *names, uint64_t address, size_t number)
 {
 	char text[HEAP_TYPE_NAME];
 

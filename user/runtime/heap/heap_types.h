@@ -56,7 +56,7 @@ int heap_types_read(const struct python_runtime *runtime, struct heap_types *out
  * The same for the blocks that want() returns 1 for, by their addresses; walk describes the whole
  * heap.
  */
-typedef int (*heap_want_fn)(uint64_t address, void *context);
+typedef bool (*heap_want_fn)(uint64_t address, void *context);
 int heap_types_read_some(const struct python_runtime *runtime, heap_want_fn want, void *context,
 			 struct heap_types *out);
 static inline const char *heap_type_name(const struct heap_type *type)

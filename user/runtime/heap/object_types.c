@@ -164,7 +164,7 @@ uint32_t object_types_offset(const struct object_types *objects, uint64_t flags)
  * A count of 0; _gc_next is NULL while the collector does not track the object. Without the GIL it
  * has no head.
  */
-static int is_dead(const struct object_types *objects, const uint8_t *object, uint32_t offset)
+static bool is_dead(const struct object_types *objects, const uint8_t *object, uint32_t offset)
 {
 	uint32_t head = objects->offsets->gc_head_bytes;
 

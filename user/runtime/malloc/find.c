@@ -2,6 +2,7 @@
 #include "runtime/malloc/find.h"
 
 #include <errno.h>
+#include <stdbool.h>
 
 #include "util/word.h"
 
@@ -11,13 +12,13 @@
 #define COUNT_MAX      (1u << 20) /* of mmapped chunks, and of a tcache list */
 #define BYTES_MAX      (1ull << 47)
 
-static int is_chunk(uint64_t word)
+static bool is_chunk(uint64_t word)
 {
 	return word >= LOWEST_ADDRESS && !(word >> ADDRESS_BITS) && !(word % GLIBC_ALIGNMENT);
 }
 
 /* A bin's head is shaped like a chunk whose links are the bin's two words. */
-static int is_bins(const uint8_t *bytes, uint64_t address)
+static bool is_bins(const uint8_t *bytes, uint64_t address)
 {
 	for (unsigned int i = 0; i < GLIBC_BINS; i++) {
 		uint64_t head = address + i * 16 - GLIBC_HEADER;
@@ -63,7 +64,7 @@ uint32_t glibc_mmaps_count_before(const struct glibc_layout *layout)
  * n_mmaps, n_mmaps_max, max_n_mmaps, no_dyn_threshold; mmapped_mem, max_mmapped_mem; sbrk_base;
  * tcache_bins, tcache_max_bytes, tcache_count.
  */
-static int is_parameters(const struct glibc_layout *layout, const uint8_t *sbrk_base)
+static bool is_parameters(const struct glibc_layout *layout, const uint8_t *sbrk_base)
 {
 	const uint8_t *count = sbrk_base - glibc_mmaps_count_before(layout);
 

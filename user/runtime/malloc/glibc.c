@@ -199,7 +199,7 @@ static int glibc_arenas_read(struct glibc *glibc, const struct process_maps *map
 #define TRIES    3
 
 /* libc.so.6, or libc-2.31.so as the file was called up to 2.33. */
-static int is_libc(const char *path)
+static bool is_libc(const char *path)
 {
 	const char *name = strrchr(path, '/');
 
@@ -272,8 +272,7 @@ static int structures_find(struct glibc *glibc, const struct process_map *libc,
 	if (err == -EEXIST)
 		return error_set(-ENOTSUP, "several structures of its libc could be main_arena");
 	if (err == -ENOENT)
-		return error_set(-ENODATA, "malloc of its libc has no heap: another one is used, "
-					   "of which only the size is known");
+		return error_set(-ENODATA, "malloc of its libc has no heap: another one is used");
 	return err;
 }
 

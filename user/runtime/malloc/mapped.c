@@ -54,7 +54,7 @@ static uint64_t mapping_bytes(const struct glibc *glibc, const struct mapped_hea
 }
 
 /* Memory that malloc could have mapped: anonymous, or named so ("[anon: glibc: malloc]"). */
-static int is_anonymous(const struct process_map *map)
+static bool is_anonymous(const struct process_map *map)
 {
 	return map->writable && map->readable && !map->inode &&
 	       (!map->path[0] || !strncmp(map->path, "[anon:", strlen("[anon:")));

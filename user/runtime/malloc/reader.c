@@ -2,6 +2,7 @@
 #include "runtime/malloc/reader.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -63,7 +64,7 @@ uint64_t reader_swapped(const struct malloc_reader *reader)
 	return reader->swapped;
 }
 
-static int is_content(uint8_t page)
+static bool is_content(uint8_t page)
 {
 	return page == SPACE_MEMORY || page == SPACE_ZERO || page == SPACE_FILE;
 }

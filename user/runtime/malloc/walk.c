@@ -91,7 +91,7 @@ static int put(struct glibc_lists *lists, uint64_t chunk, int kind)
 }
 
 /* A transient error of a list that changes, rather than the end of the process. */
-static int is_change(int err)
+static bool is_change(int err)
 {
 	return err == -EFAULT || err == -ENODATA || err == -EAGAIN;
 }

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -40,7 +41,7 @@ static int request_send(int fd, const struct request *request, int passed)
 	if (n == (ssize_t)data.iov_len)
 		return 0;
 	/* A session that refuses us may have sent the reason. */
-	return n < 0 && errno != EPIPE ? -errno : 0;
+	return n < 0 && errno != EPIPE ? error_errno() : 0;
 }
 
 /* Appends received bytes; 1: end of the connection. end_ns 0: no timeout. */
@@ -53,12 +54,14 @@ static int bytes_wait(int fd, uint64_t end_ns, struct buffer *answer)
 	char bytes[16384];
 
 	if (ready < 0)
-		return errno == EINTR ? 0 : -errno;
+		return errno == EINTR ? 0 : error_errno();
 	if (!ready)
 		return error_set(-ETIMEDOUT, "the session does not answer");
 	ssize_t n = recv(fd, bytes, sizeof(bytes), MSG_DONTWAIT);
 	if (n < 0)
-		return errno == EAGAIN || errno == EINTR ? 0 : errno == ECONNRESET ? 1 : -errno;
+		return errno == EAGAIN || errno == EINTR ? 0
+		       : errno == ECONNRESET             ? 1
+							 : error_errno();
 	if (answer->size + (size_t)n > ANSWER_BYTES)
 		return error_set(-EMSGSIZE, "the answer is longer than %u bytes", ANSWER_BYTES);
 	return n ? buffer_append(answer, bytes, (size_t)n) : 1;
@@ -115,6 +118,29 @@ int ask_step(int fd, struct buffer *answer)
 	*end = '\0';
 	answer->size = (size_t)(end - answer->data);
 	return 1;
+}
+
+int ask_memory_read(int memory, size_t max, struct buffer *out)
+{
+	struct stat st;
+
+	out->size = 0;
+	if (fstat(memory, &st))
+		return error_errno();
+	if ((uint64_t)st.st_size > max)
+		return error_set(-EMSGSIZE, "the session's answer is longer than %zu MiB",
+				 max >> 20);
+	int err = buffer_reserve(out, (size_t)st.st_size);
+
+	while (!err && out->size < (size_t)st.st_size) {
+		ssize_t got = pread(memory, out->data + out->size, (size_t)st.st_size - out->size,
+				    (off_t)out->size);
+
+		if (got <= 0)
+			return got ? error_errno() : 0;
+		out->size += (size_t)got;
+	}
+	return err;
 }
 
 int ask_end(int fd, int timeout_ms)

@@ -32,6 +32,11 @@ int ask(int fd, const struct request *request, int passed, int timeout_ms, struc
 int ask_begin(int fd, const struct request *request, int passed, struct buffer *answer);
 int ask_step(int fd, struct buffer *answer);
 /*
+ * Reads what a session has written to a memfd, from its beginning, in place of the buffer's
+ * content. 0; -EMSGSIZE: more than max bytes (error_set); -errno.
+ */
+int ask_memory_read(int memory, size_t max, struct buffer *out);
+/*
  * Waits until the session closes the connection, which means that it has ended. 0, -ETIMEDOUT,
  * -errno.
  */

@@ -113,7 +113,7 @@ static char *error_text(const char *reason, size_t *size)
 	if (!out)
 		return NULL;
 	fputs("{\"error\": ", out);
-	json_string(out, reason);
+	json_quote(out, reason);
 	putc('}', out);
 	fclose(out);
 	return text;
@@ -135,7 +135,7 @@ int client_flush(struct client *client)
 				 client->out.size - client->sent, MSG_DONTWAIT | MSG_NOSIGNAL);
 
 		if (n < 0)
-			return errno == EAGAIN || errno == EINTR ? 0 : -errno;
+			return errno == EAGAIN || errno == EINTR ? 0 : error_errno();
 		client->sent += (size_t)n;
 		client->since_ns = clock_ns(CLOCK_MONOTONIC);
 	}
@@ -180,7 +180,7 @@ static ssize_t bytes_read(struct client *client)
 	ssize_t n = recvmsg(client->fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 
 	if (n < 0)
-		return errno == EAGAIN || errno == EINTR ? 0 : -errno;
+		return errno == EAGAIN || errno == EINTR ? 0 : error_errno();
 	descriptors_take(client, &message);
 	return n ? n : -EPIPE;
 }

@@ -29,13 +29,15 @@
  * processes of the session), as tracemalloc's functions of these names define them; uptime (seconds
  * since its tracing began), live_blocks, lost_events, session (the tracer's pid) and the metadata
  * of a report; longest_pause_ns, the longest time for which a request has delayed the handling of
- * events. running: the process still exists. now_ns: CLOCK_MONOTONIC.
+ * events; with a limit for the machine, machine {limit, took, budget_part}, as session_machine().
+ * running: the process still exists.
  */
 static void answer_status(FILE *out, const struct trace *trace, size_t process, int running,
-			  uint64_t now_ns, uint64_t longest_pause_ns)
+			  const struct sums_facts *facts, uint64_t longest_pause_ns)
 {
 	const struct trace_process *info = trace_process_at(trace, process);
 	const struct trace_table table = trace_live(trace, process, trace_first_layer(info));
+	uint64_t now_ns = clock_ns(CLOCK_MONOTONIC);
 	struct snapshot now = {0};
 
 	trace_meta(trace, process, &now.meta);
@@ -49,6 +51,10 @@ static void answer_status(FILE *out, const struct trace *trace, size_t process, 
 		running ? "true" : "false", getpid(), (double)(now_ns - info->start_ns) / 1e9,
 		info->nframe, table.live_bytes, table.peak_bytes, trace_memory(trace),
 		table.live_blocks, snapshot_lost_events(&now), longest_pause_ns);
+	if (facts->machine_limit > 0)
+		fprintf(out,
+			"\"machine\": {\"limit\": %.6f, \"took\": %.6f, \"budget_part\": %.6f}, ",
+			facts->machine_limit, facts->machine_took, facts->machine_part);
 	report_json_meta(&now, out);
 	putc('}', out);
 }
@@ -56,9 +62,9 @@ static void answer_status(FILE *out, const struct trace *trace, size_t process, 
 static void frame_write(FILE *out, const struct strings *strings, const struct trace_frame *frame)
 {
 	fputs("{\"filename\": ", out);
-	json_string(out, strings_get(strings, frame->filename));
+	json_quote(out, strings_get(strings, frame->filename));
 	fprintf(out, ", \"lineno\": %" PRIu32 ", \"function\": ", frame->line);
-	json_string(out, strings_get(strings, frame->function));
+	json_quote(out, strings_get(strings, frame->function));
 	if (frame->native)
 		fputs(", \"kind\": \"native\"", out);
 	putc('}', out);
@@ -231,7 +237,8 @@ static int process_of(const struct control *control, const struct request *reque
 		found = total;
 	if (found == total)
 		return error_set(-ESRCH, "this session does not trace PID %u", request->pid);
-	if (count > 1)
+	/* Of a snapshot of all, any of them. */
+	if (count > 1 && !request->all)
 		return error_set(-EINVAL, "\"pid\" is missing: this session traces %zu processes",
 				 count);
 	*process = found;
@@ -248,7 +255,8 @@ static size_t savers_count(const struct control *control)
 }
 
 /*
- * Brings the process of a request up to date. *process becomes SAVER_ALL if the request is for all.
+ * Brings the process of a request up to date. *process becomes SAVER_ALL or SAVER_RUNNING if the
+ * request is for all.
  */
 static int refresh(struct control *control, const struct request *request, size_t *process)
 {
@@ -277,7 +285,7 @@ static int refresh(struct control *control, const struct request *request, size_
 		return opts->refresh(opts->context, *process, reconcile);
 	for (size_t i = 0; !err && i < trace_process_count(opts->trace); i++)
 		err = opts->refresh(opts->context, i, reconcile);
-	*process = SAVER_ALL;
+	*process = request->running ? SAVER_RUNNING : SAVER_ALL;
 	return err;
 }
 
@@ -299,18 +307,25 @@ static int mark_put(struct control *control, size_t process, uint32_t type)
 	return control->opts.mark(control->opts.context, process, type);
 }
 
+static struct sums_facts facts_of(const struct control_opts *opts)
+{
+	struct sums_facts facts = {.cost = -1};
+
+	if (opts->facts)
+		opts->facts(opts->context, &facts);
+	return facts;
+}
+
 /* Writes to the descriptor that came with the request of a live view. */
 static int view_answer(struct control *control, struct client *client,
 		       const struct request *request, size_t process)
 {
 	const struct control_opts *opts = &control->opts;
-	struct sums_facts facts = {.cost = -1};
+	const struct sums_facts facts = facts_of(opts);
 	int fd = client_take_passed(client), err;
 
 	if (fd < 0)
 		return fd;
-	if (opts->facts)
-		opts->facts(opts->context, &facts);
 	err = request->kind == REQUEST_SUMS
 		      ? sums_write(fd, opts->trace, request, &facts)
 		      : stacks_write(fd, opts->trace, process, request->first, request->strings);
@@ -323,6 +338,7 @@ static int request_do(struct control *control, struct client *client, const stru
 		      FILE *out)
 {
 	const struct control_opts *opts = &control->opts;
+	struct sums_facts facts;
 	size_t process = 0;
 	int err = request->kind == REQUEST_SUMS ? 0 : process_of(control, request, &process);
 
@@ -333,14 +349,16 @@ static int request_do(struct control *control, struct client *client, const stru
 		return err;
 	switch (request->kind) {
 	case REQUEST_STATUS:
+		facts = facts_of(opts);
 		answer_status(out, opts->trace, process, opts->running(opts->context, process),
-			      clock_ns(CLOCK_MONOTONIC), control->longest_ns);
+			      &facts, control->longest_ns);
 		return 0;
 	case REQUEST_LOOKUP:
 		answer_lookup(out, opts->trace, process, request->address);
 		return 0;
 	case REQUEST_SNAPSHOT:
-		return save_begin(control, client, SAVER_SNAPSHOT, process);
+		return save_begin(control, client, request->ages ? SAVER_AGES : SAVER_SNAPSHOT,
+				  process);
 	case REQUEST_BLOCKS:
 		return save_begin(control, client, SAVER_BLOCKS, process);
 	case REQUEST_CLEAR:

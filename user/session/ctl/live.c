@@ -26,7 +26,13 @@ static int session_runs(void *context, size_t process)
 
 static void session_facts(void *context, struct sums_facts *out)
 {
+	struct session_machine machine;
+
+	session_machine(context, &machine);
 	out->cost = session_cost(context);
+	out->machine_took = machine.took;
+	out->machine_limit = machine.limit;
+	out->machine_part = machine.part;
 	out->records = session_records(context);
 }
 
@@ -53,7 +59,8 @@ void live_begin(struct live *live, struct session *session, const struct live_op
 	if (!err && !session_socket_path(SOCKET_DIRECTORY, getpid(), socket))
 		session_sweep(session, socket); /* otherwise the next session removes it */
 	if (err)
-		log_info("tracer ctl cannot reach this session: %s", error_reason(err));
+		log_info("tracer ctl and the live view cannot reach this session: %s",
+			 error_reason(err));
 }
 
 size_t live_poll_fds(const struct live *live, struct pollfd *fds)

@@ -29,10 +29,9 @@ int record_begin(struct record *record, struct session *session, struct outfile 
 	record->next_ns += every_ns;
 	record->recorder.end = sizeof(struct recording_header);
 	record->recorder.file = fcntl(outfile_fd(file), F_DUPFD_CLOEXEC, 0);
-	record->recorder.state = memfd_create("tracer-state", MFD_CLOEXEC);
-	record->recorder.next = memfd_create("tracer-state", MFD_CLOEXEC);
-	err = record->recorder.file < 0 || record->recorder.state < 0 || record->recorder.next < 0
-		      ? -errno
+	record->recorder.last = memfd_create("tracer-last", MFD_CLOEXEC);
+	err = record->recorder.file < 0 || record->recorder.last < 0
+		      ? error_errno()
 		      : recorder_begin(record->recorder.file, clock_ns(CLOCK_REALTIME));
 	return err ? error_print(err, NULL, "%s", name) : 0;
 }
@@ -68,23 +67,19 @@ static int file_name(struct record *record)
 static int appended(struct record *record, int err)
 {
 	struct recorder *recorder = &record->recorder;
-	int state = recorder->state;
 	off_t end = err ? 0 : lseek(recorder->file, 0, SEEK_END);
 
 	if (end < 0)
-		err = -errno;
+		err = error_errno();
 	record->failed = err != 0;
-	if (err) {
-		/* A part of it would hide those that follow. */
-		if (ftruncate(recorder->file, (off_t)recorder->end))
-			record->session = NULL;
-	} else {
+	if (!err) {
 		recorder->end = (uint64_t)end;
-		recorder->state = recorder->next;
-		recorder->next = state;
-		err = file_name(record);
+		return file_name(record);
 	}
-	return ftruncate(recorder->next, 0) && !err ? -errno : err;
+	/* A part of it would hide those that follow. */
+	if (ftruncate(recorder->file, (off_t)recorder->end) || ftruncate(recorder->last, 0))
+		record->session = NULL;
+	return err;
 }
 
 static void saver_end(struct record *record)
@@ -160,7 +155,7 @@ int record_last(struct record *record, const struct snapshot *snapshot)
 	record->recorder.memory_left = left_read(record->session);
 	err = appended(record, recorder_append(&record->recorder, snapshot));
 	if (!err && fsync(record->recorder.file))
-		err = -errno;
+		err = error_errno();
 	return err ? error_print(err, NULL, "%s", record->name) : 0;
 }
 
@@ -171,7 +166,6 @@ void record_end(struct record *record)
 	saver_free(record->saver);
 	outfile_discard(record->file);
 	close(record->recorder.file);
-	close(record->recorder.state);
-	close(record->recorder.next);
+	close(record->recorder.last);
 	*record = (struct record){0};
 }

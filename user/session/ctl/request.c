@@ -48,11 +48,15 @@ static int sums_take(const json_t *object, struct request *out)
 	const struct {
 		const char *key;
 		uint32_t *to;
-	} numbers[] = {{"first", &out->first}, {"strings", &out->strings}, {"since", &out->since}};
+	} numbers[] = {{"first", &out->first},
+		       {"strings", &out->strings},
+		       {"since", &out->since},
+		       {"older_ms", &out->older_ms},
+		       {"younger_ms", &out->younger_ms}};
 	int err = 0;
 
 	if (name && layer < 0)
-		return error_set(-EINVAL, "\"layer\" is none of python, native and mmap");
+		return error_set(-EINVAL, "\"layer\" is none of python, native, mmap and pages");
 	out->layer = (uint32_t)(layer + 1);
 	for (size_t i = 0; !err && i < sizeof(numbers) / sizeof(numbers[0]); i++) {
 		uint64_t number = 0;
@@ -84,6 +88,8 @@ static int object_take(const json_t *object, struct request *out)
 	else if (out->kind == REQUEST_SUMS && json_is_true(json_object_get(object, "threads")))
 		out->by = REQUEST_BY_THREAD;
 	out->all = out->kind == REQUEST_SNAPSHOT && json_is_true(json_object_get(object, "all"));
+	out->ages = out->kind == REQUEST_SNAPSHOT && json_is_true(json_object_get(object, "ages"));
+	out->running = out->all && json_is_true(json_object_get(object, "running"));
 	if (out->kind == REQUEST_SUMS || out->kind == REQUEST_STACKS)
 		return sums_take(object, out);
 	return out->kind == REQUEST_LOOKUP
@@ -138,5 +144,15 @@ size_t request_print(char *text, const struct request *request)
 				 request->by == REQUEST_BY_TASK ? "tasks" : "threads");
 	if (request->all)
 		size += snprintf(text + size, REQUEST_BYTES - size, ", \"all\": true");
+	if (request->running)
+		size += snprintf(text + size, REQUEST_BYTES - size, ", \"running\": true");
+	if (request->older_ms)
+		size += snprintf(text + size, REQUEST_BYTES - size, ", \"older_ms\": %" PRIu32,
+				 request->older_ms);
+	if (request->younger_ms)
+		size += snprintf(text + size, REQUEST_BYTES - size, ", \"younger_ms\": %" PRIu32,
+				 request->younger_ms);
+	if (request->ages)
+		size += snprintf(text + size, REQUEST_BYTES - size, ", \"ages\": true");
 	return (size_t)(size + snprintf(text + size, REQUEST_BYTES - size, "}\n"));
 }

@@ -142,7 +142,7 @@ static int blocks_save(struct trace *trace, size_t process, int fd)
 	copy = dup(fd);
 	saving.out = copy < 0 ? NULL : fdopen(copy, "w");
 	if (!saving.out) {
-		err = -errno;
+		err = error_errno();
 		if (copy >= 0)
 			close(copy);
 		return err;
@@ -151,7 +151,7 @@ static int blocks_save(struct trace *trace, size_t process, int fd)
 	if (ferror(saving.out) && !err)
 		err = -EIO;
 	if (fclose(saving.out) && !err)
-		err = -errno;
+		err = error_errno();
 	id_map_free(&saving.line_of);
 	id_map_free(&saving.stack_of);
 	id_map_free(&saving.frames);
@@ -163,7 +163,7 @@ static int blocks_save(struct trace *trace, size_t process, int fd)
 /* --- saver ------------------------------------------------------------------------------------ */
 
 #define REASON_BYTES 256
-#define FDS_MAX      3
+#define FDS_MAX      2
 #define FD_FIRST     3
 #define FD_MOVED     16
 
@@ -201,17 +201,21 @@ static int snapshot_save(const struct saver_job *job, const int *fds)
 {
 	struct recorder recorder = job->recorder;
 	struct snapshot *snapshot;
-	int err = job->process == SAVER_ALL
-			  ? trace_snapshot_all(job->trace, 1, &snapshot)
-			  : trace_snapshot(job->trace, job->process, 1, &snapshot);
+	int err;
+
+	if (job->what == SAVER_AGES)
+		trace_ages(job->trace);
+	err = job->process == SAVER_ALL ? trace_snapshot_all(job->trace, 1, &snapshot)
+	      : job->process == SAVER_RUNNING
+		      ? trace_snapshot_running(job->trace, &snapshot)
+		      : trace_snapshot(job->trace, job->process, 1, &snapshot);
 
 	/* Free the child's copy. Until now, pages that the session has modified exist twice. */
 	trace_free(job->trace);
 	if (err)
 		return err;
 	recorder.file = fds[0];
-	recorder.state = fds[1];
-	recorder.next = fds[2];
+	recorder.last = fds[1];
 	err = job->what == SAVER_RECORD ? recorder_append(&recorder, snapshot)
 					: profile_save(snapshot, fds[0]);
 	/*
@@ -219,7 +223,7 @@ static int snapshot_save(const struct saver_job *job, const int *fds)
 	 * synced.
 	 */
 	if (!err && fsync(fds[0]) && errno != EINVAL && errno != EROFS)
-		err = -errno;
+		err = error_errno();
 	return err;
 }
 
@@ -235,11 +239,11 @@ static int descriptors_keep(const struct saver_job *job, int *fds, int out)
 	for (int i = 0; i < count; i++) {
 		moved[i] = fcntl(i < job->fd_count ? job->fds[i] : out, F_DUPFD, FD_MOVED);
 		if (moved[i] < 0)
-			return -errno;
+			return error_errno();
 	}
 	for (int i = 0; i < count; i++) {
 		if (dup2(moved[i], FD_FIRST + i) < 0)
-			return -errno;
+			return error_errno();
 		if (i < job->fd_count)
 			fds[i] = FD_FIRST + i;
 	}
@@ -250,7 +254,7 @@ static int descriptors_keep(const struct saver_job *job, int *fds, int out)
 static void child_run(const struct saver_job *job, int out, pid_t parent)
 {
 	struct saver_end end = {0};
-	int fds[FDS_MAX] = {-1, -1, -1}, err;
+	int fds[FDS_MAX] = {-1, -1}, err;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != parent)
@@ -279,7 +283,7 @@ static int job_start(struct saver **out, const struct saver_job *job)
 	if (!saver)
 		return -ENOMEM;
 	if (pipe2(ends, O_CLOEXEC)) {
-		int err = -errno;
+		int err = error_errno();
 
 		free(saver);
 		return err;
@@ -289,7 +293,7 @@ static int job_start(struct saver **out, const struct saver_job *job)
 	saver->pid = fork();
 	if (!saver->pid)
 		child_run(job, ends[1], parent);
-	int err = saver->pid < 0 ? -errno : 0;
+	int err = saver->pid < 0 ? error_errno() : 0;
 	close(ends[1]);
 	if (err) {
 		close(ends[0]);
@@ -316,7 +320,7 @@ int saver_record(struct saver **out, struct trace *trace, const struct recorder 
 		.what = SAVER_RECORD,
 		.process = SAVER_ALL,
 		.recorder = *recorder,
-		.fds = {recorder->file, recorder->state, recorder->next},
+		.fds = {recorder->file, recorder->last},
 		.fd_count = FDS_MAX,
 	};
 

@@ -15,9 +15,12 @@
 struct saver;
 struct trace;
 
-enum saver_what { SAVER_SNAPSHOT, SAVER_BLOCKS, SAVER_RECORD };
+/* SAVER_AGES: a snapshot that tells how old blocks are. */
+enum saver_what { SAVER_SNAPSHOT, SAVER_AGES, SAVER_BLOCKS, SAVER_RECORD };
 
-#define SAVER_ALL SIZE_MAX /* in place of a process index: all processes in one snapshot */
+/* in place of a process index: all processes in one snapshot, or those that run */
+#define SAVER_ALL     SIZE_MAX
+#define SAVER_RUNNING (SIZE_MAX - 1)
 
 /*
  * Starts writing the snapshot of a process (as of its interpreter's end, if it has ended) to fd, or

@@ -36,7 +36,8 @@ static int directory_check(const char *directory)
 	struct stat st;
 
 	if (mkdir(directory, 0700) && errno != EEXIST)
-		return error_set(-errno, "cannot create %s: %s", directory, strerror(errno));
+		return error_set(-errno, "cannot create %s: %s%s", directory, strerror(errno),
+				 errno == EROFS ? "; a tmpfs in which it can be is enough" : "");
 	if (lstat(directory, &st))
 		return error_set(-errno, "%s: %s", directory, strerror(errno));
 	if (!S_ISDIR(st.st_mode))
@@ -92,7 +93,7 @@ int session_socket_listen(const char *directory, pid_t pid)
 	int fd = err ?: socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 
 	if (fd < 0)
-		return err ?: -errno;
+		return err ?: error_errno();
 	dead_remove(directory, pid);
 	err = socket_bind(fd, directory, pid);
 	if (!err)
@@ -152,10 +153,10 @@ int session_socket_connect(const char *directory, pid_t pid)
 	int fd = err ?: socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 
 	if (fd < 0)
-		return err ?: -errno;
+		return err ?: error_errno();
 	if (!connect(fd, (void *)&address, sizeof(address)))
 		return fd;
-	err = -errno;
+	err = error_errno();
 	close(fd);
 	return err;
 }
@@ -166,7 +167,7 @@ int session_socket_peer_check(int fd, pid_t *pid)
 	socklen_t size = sizeof(peer);
 
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size))
-		return -errno;
+		return error_errno();
 	*pid = peer.pid;
 	return peer.uid == geteuid() ? 0 : -EPERM;
 }

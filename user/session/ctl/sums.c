@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "snapshot/ages.h"
 #include "util/buffer.h"
 #include "util/clock.h"
 #include "util/error.h"
@@ -30,10 +31,10 @@ static int memory_write(int fd, const struct buffer *data)
 		ssize_t n = pwrite(fd, data->data + at, data->size - at, (off_t)at);
 
 		if (n < 0 && errno != EINTR)
-			return -errno;
+			return error_errno();
 		at += n > 0 ? (size_t)n : 0;
 	}
-	return ftruncate(fd, (off_t)data->size) ? -errno : 0;
+	return ftruncate(fd, (off_t)data->size) ? error_errno() : 0;
 }
 
 /* Writes the answer with its header, now complete, unless err is set; frees it. 0, err, -errno. */
@@ -105,15 +106,16 @@ static int changes_add(const struct trace *trace, size_t index, uint32_t since,
 	return err;
 }
 
-static int entries_add(const struct trace *trace, size_t index, struct sums_process *process,
-		       struct buffer *out)
+/* ages: as trace_sums(). */
+static int entries_add(const struct trace *trace, size_t index, const struct ages *ages,
+		       struct sums_process *process, struct buffer *out)
 {
 	struct sums_entries entries = {.process = process, .out = out};
 	struct trace_sum *sums = calloc(process->stacks + 1ul, sizeof(*sums));
 	int err = sums ? buffer_reserve(out, process->stacks * sizeof(struct sums_entry)) : -ENOMEM;
 
 	if (!err && process->flags & SUMS_LAYER)
-		trace_sums(trace, index, process->layer, sums);
+		trace_sums(trace, index, process->layer, ages, sums);
 	for (uint32_t i = 0; !err && i < process->stacks; i++)
 		if (sums[i].count + sums[i].allocated > 0)
 			err = entry_add(&entries, i, &sums[i]);
@@ -178,17 +180,28 @@ static int process_add(const struct trace *trace, size_t index, const struct req
 	process_describe(info, layer ? layer - 1 : trace_first_layer(info), now_ns, &process);
 	if (process.layer < EVENT_LAYER_TABLES)
 		process.peak_bytes = info->tables[process.layer].peak_bytes;
+	if (process.layer == trace_first_layer(info))
+		trace_rate(trace, index, &process.rate);
+	const struct ages ages = {.least_ns = request->older_ms * AGE_UNIT_NS,
+				  .most_ns = request->younger_ms ? request->younger_ms * AGE_UNIT_NS
+								 : UINT64_MAX,
+				  .until_realtime_ns = UINT64_MAX};
+	bool aged = ages_any(&ages);
 	int err = buffer_append(out, &process, sizeof(process));
 
 	process.strings = strings_count(trace_strings(trace, index));
+	if (!err && aged)
+		err = -ENODATA;
 	if (!err)
 		err = owners_add(trace, index, request->by, &process, out);
-	if (request->by == REQUEST_BY_STACK && trace_has_allocated(trace, index, process.layer))
+	if (request->by == REQUEST_BY_STACK && !aged &&
+	    trace_has_allocated(trace, index, process.layer))
 		process.flags |= SUMS_ALLOCATED;
-	if (err == -ENODATA && request->by == REQUEST_BY_STACK && process.flags & SUMS_LAYER)
+	if (err == -ENODATA && request->by == REQUEST_BY_STACK && !aged &&
+	    process.flags & SUMS_LAYER)
 		err = changes_add(trace, index, request->since, &process, out);
 	if (err == -ENODATA)
-		err = entries_add(trace, index, &process, out);
+		err = entries_add(trace, index, aged ? &ages : NULL, &process, out);
 	if (!err)
 		memcpy(out->data + at, &process, sizeof(process));
 	return err;
@@ -203,7 +216,10 @@ int sums_write(int fd, struct trace *trace, const struct request *request,
 				     .time_ns = clock_ns(CLOCK_MONOTONIC),
 				     .records = facts->records,
 				     .tracer_bytes = trace_memory(trace),
-				     .cost = facts->cost};
+				     .cost = facts->cost,
+				     .machine_took = facts->machine_took,
+				     .machine_limit = facts->machine_limit,
+				     .machine_part = facts->machine_part};
 	struct buffer out = {0};
 	int err = memory_check(fd) ?: buffer_append(&out, &header, sizeof(header));
 

@@ -17,7 +17,7 @@
 #include "session/ctl/request.h"
 #include "trace/trace.h"
 
-#define SUMS_MAGIC      0x35736d7573637274ull /* "trcsums5" */
+#define SUMS_MAGIC      0x36736d7573637274ull /* "trcsums6" */
 #define STACKS_AT_ONCE  4096u                 /* at most, in one answer */
 #define STRINGS_AT_ONCE 65536u
 #define SUMS_NAME_BYTES 72
@@ -29,8 +29,9 @@ struct sums_header {
 	uint64_t processes, ended;
 	uint64_t records, lost_events; /* of the session, since its begin */
 	uint64_t tracer_bytes;
-	double cost;     /* as session_cost() */
-	uint64_t number; /* for struct request.since */
+	double cost;                                      /* as session_cost() */
+	double machine_took, machine_limit, machine_part; /* as session_machine() */
+	uint64_t number;                                  /* for struct request.since */
 };
 
 /* sums_process.flags */
@@ -58,6 +59,7 @@ struct sums_process {
 	uint64_t rss_bytes, walk_ns;
 	uint64_t new_blocks, seen_blocks; /* as in struct snapshot_coverage */
 	uint64_t peak_bytes;
+	struct trace_rate rate; /* with SUMS_WINDOWS, or of malloc's; of entries' layer */
 	char name[SUMS_NAME_BYTES], container[SUMS_NAME_BYTES]; /* with NUL */
 };
 
@@ -98,6 +100,7 @@ struct stacks_frame {
 
 struct sums_facts {
 	double cost;
+	double machine_took, machine_limit, machine_part;
 	uint64_t records;
 };
 

@@ -10,7 +10,7 @@
  * A sampled or temporarily untraced process may legitimately show no events. A forked process's
  * inherited blocks look new on its heap.
  */
-static int is_fully_traced(const struct trace_process *process)
+static bool is_fully_traced(const struct trace_process *process)
 {
 	return !process->sample_bytes && !process->change_count && !process->off &&
 	       !process->parent && process->coverage.time_ns &&

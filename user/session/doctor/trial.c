@@ -138,13 +138,13 @@ static int child_try(struct trial_run *run, struct trial *out, const char **reme
 	int fds[2], status = 0, err;
 
 	if (pipe2(fds, O_CLOEXEC))
-		return -errno;
+		return error_errno();
 	run->child = fork();
 	if (!run->child) {
 		close(fds[1]);
 		child_run(fds[0]);
 	}
-	err = run->child < 0 ? -errno : 0;
+	err = run->child < 0 ? error_errno() : 0;
 	close(fds[0]);
 	if (!err) {
 		err = probe_place(run);
@@ -154,7 +154,7 @@ static int child_try(struct trial_run *run, struct trial *out, const char **reme
 	out->placed = !err;
 	out->place_ns = err ? 0 : clock_ns(CLOCK_MONOTONIC) - start;
 	if (!err && write(fds[1], "", 1) != 1)
-		err = -errno;
+		err = error_errno();
 	/* Without that byte the child reads the end of the pipe and exits too. */
 	close(fds[1]);
 	while (run->child > 0 && waitpid(run->child, &status, 0) < 0 && errno == EINTR)

@@ -21,7 +21,7 @@ void governor_changed(struct governor *governor, uint64_t now_ns, double cost_ns
 	governor->looked = 0;
 }
 
-static int is_trying(const struct governor *governor, uint64_t now_ns)
+static bool is_trying(const struct governor *governor, uint64_t now_ns)
 {
 	return governor->tried && now_ns - governor->changed_ns < GOVERNOR_WINDOW_NS;
 }
@@ -65,7 +65,7 @@ static size_t step_below(const struct governor *governor)
 	return step;
 }
 
-int governor_is_followed(const struct governor *governor)
+bool governor_is_followed(const struct governor *governor)
 {
 	size_t next = governor->step + 1;
 
@@ -137,7 +137,7 @@ int governor_first_window(struct governor *governor, const struct governor_perio
 	return 1;
 }
 
-int governor_is_exceeded(const struct governor *governor, double cost_ns, uint64_t now_ns)
+bool governor_is_exceeded(const struct governor *governor, double cost_ns, uint64_t now_ns)
 {
 	/* It ran at least for as long. */
 	return governor->debt_ns + cost_ns * (1 - governor->budget) > debt_max(governor, now_ns);
@@ -166,7 +166,8 @@ int governor_judge(struct governor *governor, const struct governor_period *peri
 		return 1;
 	}
 	/* Above half of the budget, the next step up would probably exceed it. */
-	if (governor->step && governor->steps[governor->step].mode != EVENT_MODE_WINDOWS &&
+	if (governor->step && !governor->narrows &&
+	    governor->steps[governor->step].mode != EVENT_MODE_WINDOWS &&
 	    governor->share <= governor->budget / 2 &&
 	    period->now_ns - governor->changed_ns >= governor->hold_ns) {
 		widen(governor, period->now_ns);
@@ -191,16 +192,17 @@ static void step_add(struct governor *governor, enum event_mode mode, uint64_t s
 }
 
 void governor_plan(struct governor *governor, double budget, const struct governor_step *first,
-		   int heap)
+		   enum governor_kind kind)
 {
 	static const uint64_t samples[] = {64 << 10, 1 << 20, 16 << 20};
+	int heap = kind == GOVERNOR_HEAP;
 
-	*governor = (struct governor){.budget = budget};
+	*governor = (struct governor){.budget = budget, .narrows = kind == GOVERNOR_PAGES};
 	step_add(governor, first->mode, first->sample_bytes);
 	if (heap && first->mode == EVENT_MODE_EXACT)
 		step_add(governor, EVENT_MODE_CENSUS, first->sample_bytes);
-	if (first->mode != EVENT_MODE_GROWTH && first->mode != EVENT_MODE_WINDOWS &&
-	    !first->sample_bytes) {
+	if (kind != GOVERNOR_PAGES && first->mode != EVENT_MODE_GROWTH &&
+	    first->mode != EVENT_MODE_WINDOWS && !first->sample_bytes) {
 		unsigned int last = heap ? GOVERNOR_BETWEEN_NOTHING : GOVERNOR_BETWEEN_LARGE;
 
 		for (unsigned int i = GOVERNOR_BETWEEN_LARGE; i <= last; i++) {

@@ -16,6 +16,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -52,12 +53,21 @@ struct governor_step {
 
 #define GOVERNOR_STEPS 7
 
+/* What its steps are made of. */
+enum governor_kind {
+	GOVERNOR_NATIVE,
+	GOVERNOR_HEAP, /* it has a Python heap that can be walked */
+	/* Page faults: there are no windows, and a smaller sample cannot become a larger one. */
+	GOVERNOR_PAGES,
+};
+
 /* The caller sets budget, steps and count (governor_plan()); the rest is zero-initialised. */
 struct governor {
 	double budget; /* share of the process's CPU time, 0 to 1 */
 	/* the requested mode first, EVENT_MODE_OFF last */
 	struct governor_step steps[GOVERNOR_STEPS];
 	size_t count; /* of steps, at least one */
+	int narrows;  /* there is no step up */
 
 	size_t step;         /* the current one */
 	double share;        /* cost by CPU time in the last period that was not idle */
@@ -80,7 +90,7 @@ struct governor_period {
 /* Judges a period. 1: governor.step has changed, and the caller makes the change; 0. */
 int governor_judge(struct governor *governor, const struct governor_period *period);
 /* Is the next step down one in the same mode? */
-int governor_is_followed(const struct governor *governor);
+bool governor_is_followed(const struct governor *governor);
 /* Steps down, if there is a step below: the current one cannot be held to the budget. */
 void governor_narrow(struct governor *governor, uint64_t now_ns);
 /*
@@ -100,7 +110,7 @@ int governor_first_window(struct governor *governor, const struct governor_perio
  * Would the debt be too large with what the probes took since the last measurement, at the least?
  * Then the next one is due at once.
  */
-int governor_is_exceeded(const struct governor *governor, double cost_ns, uint64_t now_ns);
+bool governor_is_exceeded(const struct governor *governor, double cost_ns, uint64_t now_ns);
 /* The change was complete at now_ns; cost_ns is what the probes took meanwhile. */
 void governor_changed(struct governor *governor, uint64_t now_ns, double cost_ns);
 /* The time from a measurement or a change at now_ns to the next measurement. */
@@ -112,10 +122,10 @@ uint64_t governor_wait(const struct governor *governor, uint64_t now_ns);
 void governor_refuse(struct governor *governor);
 
 /*
- * Makes the steps of a process that is traced in the mode of first. heap: it has a Python heap that
- * can be walked, and the steps are exact, census, windows with less and less between them (not with
- * a sample), growth, off, beginning with that mode. Otherwise windows (of the native layer;
- * not with a sample) are followed by samples, for processes in which windows are not possible.
+ * Makes the steps of a process that is traced in the mode of first. With a heap the steps are
+ * exact, census, windows with less and less between them (not with a sample), growth, off,
+ * beginning with that mode. Natively windows (not with a sample) are followed by samples, for
+ * processes in which windows are not possible. Of page faults there are samples only.
  */
 void governor_plan(struct governor *governor, double budget, const struct governor_step *first,
-		   int heap);
+		   enum governor_kind kind);

@@ -23,6 +23,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "util/hash.h"
@@ -71,6 +72,22 @@ static void guess(struct windows *windows)
 	windows->rate_ns = windows->rate;
 }
 
+static double part_of(const struct windows *windows)
+{
+	return windows->part > 0 ? windows->part : 1;
+}
+
+static double budget_of(const struct windows *windows)
+{
+	return windows->budget * part_of(windows);
+}
+
+/* The longest pause. */
+static double pause_max(const struct windows *windows)
+{
+	return (double)WINDOWS_PAUSE_MAX / part_of(windows);
+}
+
 /* The CPU time of 10 s that the budget is a share of. */
 static double period_cpu(const struct windows *windows)
 {
@@ -80,7 +97,7 @@ static double period_cpu(const struct windows *windows)
 /* The loss that the budget allows in 10 s. */
 static double allowed(const struct windows *windows)
 {
-	return fmax(windows->budget - windows->base, 0) * period_cpu(windows);
+	return fmax(budget_of(windows) - windows->base, 0) * period_cpu(windows);
 }
 
 static double loss_of(const struct windows *windows, uint64_t length_ns)
@@ -176,15 +193,15 @@ static int choose(struct windows *windows)
 	pause_ns = pause_for(windows, loss_of(windows, windows->length_ns));
 	if (windows->yields && windows->dear_ns > DEAR_MOST_NS)
 		return -ENOSPC;
-	if (!(pause_ns > 0) || (pause_ns > (double)WINDOWS_PAUSE_MAX && windows->count &&
-				windows->rate > WINDOWS_RATE_MIN))
+	if (!(pause_ns > 0) ||
+	    (pause_ns > pause_max(windows) && windows->count && windows->rate > WINDOWS_RATE_MIN))
 		return -ENOSPC;
 	/* The first one is a guess; a target that is idle loses next to nothing in a window. */
-	windows->pause_ns = (uint64_t)fmin(ceil(pause_ns), (double)WINDOWS_PAUSE_MAX);
+	windows->pause_ns = (uint64_t)fmin(ceil(pause_ns), pause_max(windows));
 	return 0;
 }
 
-static int is_fixed(const struct windows *windows)
+static bool is_fixed(const struct windows *windows)
 {
 	return !(windows->budget > 0);
 }
@@ -288,15 +305,17 @@ void windows_others_gone(struct windows *windows, uint64_t now_ns)
 
 double windows_share(const struct windows *windows, uint64_t now_ns)
 {
-	double loss_ns = 0;
+	/* The longest time from one window to the next. */
+	double period_ns = fmax((double)WINDOWS_PERIOD_NS, 1.25 * (double)windows->pause_ns);
+	double cpu_ns = period_cpu(windows) * period_ns / (double)WINDOWS_PERIOD_NS, loss_ns = 0;
 
 	for (uint64_t i = windows->count; i > 0 && windows->count - i < WINDOWS_RECENT; i--) {
 		const struct windows_spent *spent = &windows->spent[(i - 1) % WINDOWS_RECENT];
 
-		if (spent->start_ns + WINDOWS_PERIOD_NS > now_ns)
+		if ((double)spent->start_ns + period_ns > (double)now_ns)
 			loss_ns += spent->loss_ns;
 	}
-	return fmin(windows->base + loss_ns / period_cpu(windows), 1);
+	return fmin(windows->base + loss_ns / cpu_ns, 1);
 }
 
 void windows_took(struct windows *windows, const struct windows_cost *cost)
@@ -308,7 +327,7 @@ void windows_took(struct windows *windows, const struct windows_cost *cost)
 	if (!is_fixed(windows) && cost->length_ns > windows->length_ns)
 		over = fmin((double)(cost->length_ns - windows->length_ns), WINDOWS_LENGTH_MAX);
 	windows->base = cost->base;
-	windows->dear_ns = cost->base > OTHERS_PART * windows->budget
+	windows->dear_ns = cost->base > OTHERS_PART * budget_of(windows)
 				   ? windows->dear_ns + cost->elapsed_ns
 				   : 0;
 	if (cost->elapsed_ns >= WINDOWS_LENGTH_MIN)

@@ -13,7 +13,8 @@
  * that does nothing are short, since the end of a window takes some tens of milliseconds, too. The
  * first window comes before the budget has allowed it: the one after it comes half a pause later.
  * The tracer itself takes at most WINDOWS_OWN_SHARE of a CPU for placing and removing probes. If
- * edges are expensive, windows are longer and rarer.
+ * edges are expensive, windows are longer and rarer. Where the machine's budget leaves a part of
+ * the target's, windows are rarer than once in WINDOWS_PAUSE_MAX, too, by that part.
  */
 #pragma once
 
@@ -43,6 +44,7 @@ struct windows_spent {
 /* The caller sets what is above the empty line; the rest is zero-initialised. */
 struct windows {
 	double budget;          /* share of the target's CPU time, 0 to 1; 0: fixed */
+	double part;            /* of it, which the machine's budget leaves (machine.h); 0: all */
 	uint64_t on_ns, off_ns; /* fixed: by hand */
 	/* the target is one of that many: they share what the tracer may take; 0: one */
 	uint64_t targets;
@@ -96,8 +98,8 @@ void windows_others_took(struct windows *windows, double loss_ns, uint64_t elaps
 /* There are fewer of them: what they took of the last 10 s is not left for windows. */
 void windows_others_gone(struct windows *windows, uint64_t now_ns);
 /*
- * What the probes took in the 10 s before now_ns, as a share of what the budget is a share of: the
- * target's CPU time, or WINDOWS_RATE_MIN.
+ * What the probes took in the 10 s before now_ns, or as long as windows may be apart if that is
+ * more, as a share of what the budget is a share of: the target's CPU time, or WINDOWS_RATE_MIN.
  */
 double windows_share(const struct windows *windows, uint64_t now_ns);
 /* A window has ended. */

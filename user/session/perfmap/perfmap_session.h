@@ -12,6 +12,7 @@
 #include "abi/events.h"
 #include "object/perfmap/follow.h"
 #include "object/perfmap/install.h"
+#include "object/perfmap/jitdump_out.h"
 #include "object/perfmap/process.h"
 #include "probe/python/perfmap_plan.h"
 
@@ -21,6 +22,8 @@ struct perfmap_session_opts {
 	size_t ring_bytes;                    /* 0: the default */
 	uint64_t budget;                      /* see perfmaps_budget() */
 	int merge;                            /* begin with the existing map files */
+	const char *jitdump;                  /* directory for a jitdump; borrowed; NULL: none */
+	enum outfile_replace replace;         /* of the jitdump */
 	const struct perfmap_symbol *symbols; /* borrowed */
 	size_t symbol_count;
 };
@@ -37,6 +40,11 @@ struct perfmap_target {
 	const char *advice; /* how its program is made to write a map; NULL: not known */
 	int advised;        /* that was said */
 	struct perfmap_places places;
+	struct space *space; /* its memory, for the jitdump; NULL: not opened */
+	/* its executable mappings at the last look, for the jitdump; NULL: none yet */
+	struct perfmap_range *code;
+	size_t code_count;
+	uint64_t outside_ns; /* time of the newest function outside of them; 0: none since then */
 	struct perfmap_follow *follows[PERFMAP_FOLLOWS_MAX];
 	size_t follow_count;
 	uint64_t files_refused;   /* map files of another user, or that are no regular files */
@@ -80,4 +88,6 @@ size_t perfmap_session_count(const struct perfmap_session *session);
 struct perfmap_target *perfmap_session_at(const struct perfmap_session *session, size_t index);
 /* Descriptors to poll() for: writes at most capacity of them, returns how many. */
 size_t perfmap_session_poll_fds(const struct perfmap_session *session, int *fds, size_t capacity);
+/* The jitdump that is written; NULL: none. Borrowed until perfmap_session_free(). */
+const struct jitdump_out *perfmap_session_jitdump(const struct perfmap_session *session);
 int perfmap_session_loss(const struct perfmap_session *session, __u64 counts[LOSS_COUNT]);

@@ -11,6 +11,7 @@
 #include "report/caveats/inconsistencies.h"
 #include "runtime/heap/census.h"
 #include "session/target/mode.h"
+#include "session/target/pages.h"
 #include "session/target/place.h"
 #include "session/target/state.h"
 #include "session/target/symbols.h"
@@ -20,7 +21,7 @@
 
 #define THREADS_AT_ONCE 256u /* names that are read at a time */
 
-int session_is_beyond(const struct session *session, uint64_t time_ns)
+bool session_is_beyond(const struct session *session, uint64_t time_ns)
 {
 	return session->limit_ns && !session->walk && time_ns > session->limit_ns;
 }
@@ -72,6 +73,7 @@ static void inconsistency_log(struct session *session, struct target *target)
 int target_census(struct session *session, struct target *target, int baseline, int freeze)
 {
 	struct target_walk walk = {.session = session, .target = target};
+	const int pages = target_is_pages(target);
 	const int native = target->mode == EVENT_MODE_WINDOWS && target_is_native(target);
 	struct census_opts opts = {.baseline = baseline || target->baseline_due,
 				   .freeze = freeze,
@@ -86,13 +88,15 @@ int target_census(struct session *session, struct target *target, int baseline, 
 	/* A walk takes longer than a window may. */
 	target_window_close(session, target);
 	start = clock_ns(CLOCK_MONOTONIC);
-	if ((target->heap_unreadable && !native) || target->ended ||
+	if ((target->heap_unreadable && !native && !pages) || target->ended ||
 	    trace_process_at(session->trace, target->index)->end != TRACE_RUNNING)
 		return 0;
 	target_cost_feed(session, target, start);
 	session->walk = 1;
 	target_large_walk(session, target);
-	err = native ? target_native_walk(session, target) : census_take(&target->runtime, &opts);
+	err = pages    ? target_pages_walk(session, target)
+	      : native ? target_native_walk(session, target)
+		       : census_take(&target->runtime, &opts);
 	if (!err)
 		target->baseline_due = 0;
 	target->census_ns = clock_ns(CLOCK_MONOTONIC);

@@ -2,6 +2,7 @@
 /* Reading the heap and the RSS of a target, within the limit of the session's duration. */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct session;
@@ -15,6 +16,6 @@ int target_census(struct session *session, struct target *target, int baseline, 
 /* The same; errors are logged. */
 void target_reconcile(struct session *session, struct target *target, int baseline, int freeze);
 /* Is this time after the limit of the session? */
-int session_is_beyond(const struct session *session, uint64_t time_ns);
+bool session_is_beyond(const struct session *session, uint64_t time_ns);
 /* Feeds the RSS as of that time. */
 void target_rss_read(struct session *session, struct target *target, uint64_t time_ns);

@@ -30,7 +30,7 @@ static void cost_give_up(struct session *session)
 }
 
 /* Is it known what the hits of probes cost? */
-static int cost_is_known(const struct session *session)
+static bool cost_is_known(const struct session *session)
 {
 	return (session->opts.overhead > 0 || session->cost.counts) &&
 	       session->hit_cost.trap_ns > 0;
@@ -59,16 +59,6 @@ void session_cost_trap_begin(struct session *session)
 }
 
 /* CPU time of the process. 0; -ESRCH: it has ended. */
-static int cpu_read(const struct target_cost *cost, uint64_t *cpu_ns)
-{
-	struct timespec spent;
-
-	if (clock_gettime(cost->clock, &spent))
-		return -ESRCH;
-	*cpu_ns = timespec_ns(spent);
-	return 0;
-}
-
 /* Threads that begin or end meanwhile take what they waited with them. */
 static void wait_take(struct target *target)
 {
@@ -86,7 +76,8 @@ void target_cost_begin(struct session *session, struct target *target, int ran)
 {
 	struct target_cost *cost = &target->cost;
 
-	if (clock_getcpuclockid(target->pid, &cost->clock) || cpu_read(cost, &cost->begin_cpu_ns))
+	if (clock_getcpuclockid(target->pid, &cost->clock) ||
+	    clock_read(cost->clock, &cost->begin_cpu_ns))
 		return;
 	if (attach_hits(session->attach, target->pid, &cost->hits))
 		cost->hits = 0;
@@ -123,7 +114,7 @@ void target_cost_feed(struct session *session, struct target *target, uint64_t n
 
 	uint64_t cpu_ns;
 
-	if (target->ended || !cost->begun || cpu_read(cost, &cpu_ns))
+	if (target->ended || !cost->begun || clock_read(cost->clock, &cpu_ns))
 		return;
 	hits_take(session, target);
 	wait_take(target);

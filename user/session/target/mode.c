@@ -16,6 +16,7 @@
 #include "session/target/place.h"
 #include "session/target/state.h"
 #include "session/target/target.h"
+#include "snapshot/estimate.h"
 #include "util/clock.h"
 #include "util/error.h"
 
@@ -82,6 +83,7 @@ static int target_update(const struct mode_change *change, int all_ends)
 	if (change->target->ended)
 		return -ESRCH;
 	abi->sample_bytes = change->step->sample_bytes;
+	abi->page_share = estimate_page_share(abi->sample_bytes);
 	abi->sample_overflow = all_ends;
 	return attach_target(change->session->attach, change->target->pid, abi);
 }
@@ -330,6 +332,8 @@ static int change_off(struct mode_change *change)
 	probes_drop(change);
 	change->target->off = 1;
 	err = change_announce(change);
+	if (target_is_pages(change->target))
+		change->target->runtime.target.layers = 0;
 	/* Its end must still be reported. */
 	return err ? err
 		   : attach_target(change->session->attach, change->target->pid,
@@ -337,7 +341,7 @@ static int change_off(struct mode_change *change)
 }
 
 /* Are changes between two such modes made in place? */
-static int is_in_place(enum event_mode mode)
+static bool is_in_place(enum event_mode mode)
 {
 	return mode == EVENT_MODE_EXACT || mode == EVENT_MODE_CENSUS;
 }
@@ -431,8 +435,8 @@ int target_mode_change(struct session *session, struct target *target,
 	if (err)
 		return err;
 	if (cost > 0)
-		log_info("PID %d: %s, then %s: the probes took %.1f %% of its CPU time, the budget "
-			 "is %.1f %%",
+		log_info("PID %d: %s, then %s: the probes took %.1f %% of its CPU time just "
+			 "before, the budget is %.1f %%",
 			 target->pid, from, to, cost * 100, budget * 100);
 	else
 		log_info("PID %d: %s, then %s: the budget allows it", target->pid, from, to);

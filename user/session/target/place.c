@@ -25,7 +25,7 @@
  * Every process that maps a file hits the probes in it, and each hit costs a trap. So probes are
  * placed in a file only if all processes that map it are traced or going to be.
  */
-static int is_target_or_own(pid_t pid, void *context)
+static bool is_target_or_own(pid_t pid, void *context)
 {
 	struct session *session = context;
 

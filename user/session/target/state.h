@@ -39,6 +39,11 @@ struct session {
 	struct session_end end;
 	uint64_t records;   /* drained so far */
 	size_t census_turn; /* index of the target whose heap is walked next */
+	size_t window_turn; /* the same of the windows that begin, and rechecks */
+	size_t judge_turn;  /* the same of the governor */
+	uint64_t first_ns;  /* no target's first window begins before */
+	double part;        /* of each target's budget (machine.h); 0: not told yet */
+	uint64_t part_ns;   /* when that was told */
 	int links_lost;     /* the loss of the process that holds the probes was reported */
 	/* of targets that are freed: what was not read, since it was swapped out */
 	uint64_t bytes_swapped;
@@ -52,10 +57,10 @@ struct session {
 	int barred_logged;        /* a process with threads whose returns are not probed was */
 	uint64_t returns_missing; /* LOSS_RETURN, as last looked at */
 	int missing_logged;       /* the features that this kernel lacks were logged */
-	size_t attach_logs, refusals, tasks_logs,
+	size_t attach_logs, refusals, label_logs,
 		debugger_logs; /* only the first SESSION_LOGS of each are logged */
 
-	/* Processes that appear while the session runs (session/follow.c, session/candidate.c): */
+	/* Processes that appear while the session runs (session/follow.c): */
 	struct candidate *candidates;
 	size_t candidate_count, candidate_capacity;
 	size_t inherited;       /* number of targets with inherited set */
@@ -74,13 +79,13 @@ struct session {
 	uint64_t headroom_ns;
 	struct container_names container_names;
 
-	/* Programs traced from their first instruction (session/execd.c): */
+	/* Programs traced from their first instruction (session/follow.c): */
 	struct execd *execs; /* sorted by time */
 	size_t execd_count, execd_capacity;
 	uint8_t *files_settled; /* by struct file.number: see execd_files_settle() */
 	size_t files_settled_capacity;
 	/* programs that ended unexamined, and before it was known whether they are wanted */
-	size_t ended_unexamined, ended_unnamed;
+	size_t ended_unexamined, ended_unnamed, ended_resting;
 };
 
 /*
@@ -88,9 +93,9 @@ struct session {
  * 0; the trace's error where its account is full.
  */
 int session_feed(struct session *session, const void *record, size_t size);
-/* Feeds EVENT_SYMBOL. file: the mapped one, NULL: the outermost frame names it. */
+/* Feeds EVENT_SYMBOL. binary: what is mapped there; NULL: not known. */
 int session_feed_symbol(struct session *session, const struct target *target, uint64_t address,
-			const struct symbols_frame *frames, uint32_t count, const char *file,
-			int slow);
+			const struct symbols_frame *frames, uint32_t count,
+			const struct symbols_binary *binary, int slow);
 /* Drains the ring buffer; its records go through session_feed(). context is the session. */
 void session_pull(void *context);

@@ -45,7 +45,7 @@
 #define NAMES_SHARE   10u           /* percent of the time while other processes are traced, */
 #define NAMES_LEFT_NS 1000000000ull /* which accumulates up to this */
 
-static int is_native(const struct target *target)
+static bool is_native(const struct target *target)
 {
 	return (target->layers & ~(1u << EVENT_LAYER_PYTHON)) != 0;
 }
@@ -116,7 +116,7 @@ static const struct modules *modules_next(const struct target_symbols *names, si
 	return at < names->count ? names->modules[names->count - 1 - at] : NULL;
 }
 
-static int is_mapped(const struct target_symbols *names, uint64_t address)
+static bool is_mapped(const struct target_symbols *names, uint64_t address)
 {
 	for (size_t i = names->count; i-- > 0;)
 		if (modules_find(names->modules[i], address - 1))
@@ -134,7 +134,7 @@ static void jit_share(struct target_symbols *names, const struct modules *from)
 		modules_jit_share(names->reported, from);
 }
 
-static int is_without_jit(const struct target_symbols *names, uint64_t address)
+static bool is_without_jit(const struct target_symbols *names, uint64_t address)
 {
 	const struct modules *modules;
 	const struct module *module;
@@ -178,24 +178,18 @@ void target_symbols_watch(struct session *session, struct target *target, uint64
 		jit_look(names, now);
 }
 
-/* The file that is mapped at the address, if the outermost frame names another one; NULL. */
-static const char *file_extra(const struct target_symbols *names, uint64_t address,
-			      const struct symbols_frame *frames, uint32_t count)
-{
-	const struct modules *modules;
-	const char *file = NULL;
-	size_t turn = 0;
-
-	while (count && !file && (modules = modules_next(names, &turn)))
-		file = symbols_file(modules, address);
-	return file && strcmp(file, frames[count - 1].filename) != 0 ? file : NULL;
-}
-
 static int symbol_feed(struct session *session, struct target *target, uint64_t address,
 		       const struct symbols_frame *frames, uint32_t count, int slow)
 {
-	return session_feed_symbol(session, target, address, frames, count,
-				   file_extra(&target->symbols, address, frames, count), slow);
+	struct symbols_binary binary;
+	const struct modules *modules;
+	bool found = false;
+	size_t turn = 0;
+
+	while (count && !found && (modules = modules_next(&target->symbols, &turn)))
+		found = symbols_binary(modules, address, &binary);
+	return session_feed_symbol(session, target, address, frames, count, found ? &binary : NULL,
+				   slow);
 }
 
 /*
@@ -231,7 +225,7 @@ static struct names_end names_end_half(const struct session *session, const stru
 				  half_way(clock_ns(CLOCK_MONOTONIC), end->wall_ns)};
 }
 
-static int names_end_is_past(const struct session *session, const struct names_end *end)
+static bool names_end_is_past(const struct session *session, const struct names_end *end)
 {
 	return clock_ns(CLOCK_MONOTONIC) >= end->wall_ns ||
 	       names_worker_ns(session) >= end->worker_ns;

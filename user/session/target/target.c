@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "probe/process/plan_target.h"
+#include "proc/process_service.h"
 #include "session/target/state.h"
 #include "session/target/symbols.h"
 #include "trace/capture.h"
@@ -67,11 +68,29 @@ static int frame_append(struct buffer *record, const struct symbols_frame *frame
 	return err;
 }
 
-int session_feed_symbol(struct session *session, const struct target *target, uint64_t address,
-			const struct symbols_frame *frames, uint32_t count, const char *file,
-			int slow)
+static int binary_append(struct buffer *record, const struct symbols_binary *binary)
 {
-	const struct symbols_frame extra = {.function = "", .filename = file ? file : ""};
+	static const char zeros[8];
+	const struct event_symbol_binary head = {
+		.start = binary->segment.start,
+		.limit = binary->segment.limit,
+		.offset = binary->segment.offset,
+		.build_id_bytes = (uint32_t)strlen(binary->build_id),
+	};
+
+	return buffer_append(record, &head, sizeof(head))
+		       ?: buffer_append(record, binary->build_id, head.build_id_bytes)
+		       ?: buffer_append(record, zeros, -record->size & 7);
+}
+
+int session_feed_symbol(struct session *session, const struct target *target, uint64_t address,
+			const struct symbols_frame *frames, uint32_t count,
+			const struct symbols_binary *binary, int slow)
+{
+	/* The mapped file, if the outermost frame names another one. */
+	bool file = binary && strcmp(binary->path, frames[count - 1].filename) != 0;
+	bool is_elf = binary && binary->segment.limit;
+	const struct symbols_frame extra = {.function = "", .filename = file ? binary->path : ""};
 	struct event_symbol head = {
 		.header = {.type = EVENT_SYMBOL,
 			   .time_ns = trace_process_at(session->trace, target->index)->end_ns,
@@ -79,7 +98,8 @@ int session_feed_symbol(struct session *session, const struct target *target, ui
 			   .tid = target->pid},
 		.address = address,
 		.count = count,
-		.flags = (slow ? EVENT_SYMBOL_SLOW : 0) | (file ? EVENT_SYMBOL_FILE : 0),
+		.flags = (slow ? EVENT_SYMBOL_SLOW : 0) | (file ? EVENT_SYMBOL_FILE : 0) |
+			 (is_elf ? EVENT_SYMBOL_BINARY : 0),
 	};
 	struct buffer record = {0};
 	int err = buffer_append(&record, &head, sizeof(head));
@@ -88,6 +108,8 @@ int session_feed_symbol(struct session *session, const struct target *target, ui
 		err = frame_append(&record, &frames[i]);
 	if (!err && file)
 		err = frame_append(&record, &extra);
+	if (!err && is_elf)
+		err = binary_append(&record, binary);
 	if (!err) {
 		((struct event_header *)record.data)->size = (uint32_t)record.size;
 		err = session_feed(session, record.data, record.size);
@@ -117,7 +139,7 @@ void session_pull(void *context)
 int session_targets_begin(struct session *session)
 {
 	session->ends = epoll_create1(EPOLL_CLOEXEC);
-	return session->ends < 0 ? -errno : 0;
+	return session->ends < 0 ? error_errno() : 0;
 }
 
 size_t session_targets_running(const struct session *session)
@@ -152,7 +174,7 @@ int target_new(struct session *session, pid_t pid, struct target **out)
 	target->pidfd = syscall(SYS_pidfd_open, pid, 0);
 	event.data.ptr = target;
 	if (target->pidfd >= 0 && epoll_ctl(session->ends, EPOLL_CTL_ADD, target->pidfd, &event)) {
-		err = -errno;
+		err = error_errno();
 		target_abandon(session, target);
 		return error_set(err, "its end cannot be watched");
 	}
@@ -180,6 +202,7 @@ uint32_t target_mode_flags(const struct target *target)
 	return (target->layers & 1u << EVENT_LAYER_PYTHON ? EVENT_MODE_PYTHON : 0) |
 	       (target->layers & 1u << EVENT_LAYER_NATIVE ? EVENT_MODE_NATIVE : 0) |
 	       (target->layers & 1u << EVENT_LAYER_MMAP ? EVENT_MODE_MAPPED : 0) |
+	       (target->layers & 1u << EVENT_LAYER_PAGES ? EVENT_MODE_PAGES : 0) |
 	       (target->large_blocks ? EVENT_MODE_LARGE : 0) |
 	       (target->large_windowed ? EVENT_MODE_LARGE_WINDOWS : 0) |
 	       (target->reuse_unseen ? EVENT_MODE_NO_REUSE : 0) |
@@ -197,14 +220,25 @@ int target_announce(struct session *session, struct target *target, const char *
 		.realtime_ns = clock_ns(CLOCK_REALTIME) - (clock_ns(CLOCK_MONOTONIC) - time_ns),
 		.from_start = from_start,
 		.mode = target->mode | target_mode_flags(target) |
-			(session->opts.tasks ? EVENT_MODE_TASKS : 0) |
+			(session->opts.label.source ? EVENT_MODE_TASKS : 0) |
 			(target->tasks_unreported ? EVENT_MODE_TASKS_UNREPORTED : 0),
 		.sample_bytes = session->opts.sample_bytes,
 		.age_ns = process_age_ns(target->pid),
 		.budget_permille = (uint32_t)(session->opts.overhead * 1000 + 0.5),
 		.ns_pid = ns_pid,
 	};
+	const struct label_spec *label = &session->opts.label;
+	struct process_service service;
+	struct process_info info;
 
+	memcpy(record.label, label->text, sizeof(record.label));
+
+	if (!process_stat_read(target->pid, &info) && !process_boot_read(record.boot))
+		record.start_ticks = info.start_ticks;
+	process_service_read(target->pid, &service);
+	_Static_assert(sizeof(service.name) == sizeof(record.service), "service");
+	memcpy(record.service, service.name, sizeof(record.service));
+	memcpy(record.version, service.version, sizeof(record.version));
 	memcpy(record.name, name, strnlen(name, sizeof(record.name) - 1));
 	container_names_find(&session->container_names, target->pid, record.container,
 			     sizeof(record.container));

@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -53,6 +54,7 @@ struct target {
 	int pools_off;                      /* windows: nothing between them */
 	int reuse_unseen, ends_unseen;      /* as in struct plan */
 	int tasks_unreported;               /* EVENT_MODE_TASKS_UNREPORTED */
+	uint64_t label_ns;                  /* when its variable is looked for again; 0: never */
 	int heap_unreadable;                /* its heap is never walked */
 	uint64_t rss_ns;                    /* when its RSS was last read */
 	size_t thread_cursor;               /* where threads without a name are looked for */
@@ -64,8 +66,14 @@ struct target {
 	struct target_windows windows;
 };
 
+/* Are its page faults traced, and nothing else? */
+static inline bool target_is_pages(const struct target *target)
+{
+	return target->layers == 1u << EVENT_LAYER_PAGES;
+}
+
 /* Are its windows, if there are any, those of the native layer? */
-static inline int target_is_native(const struct target *target)
+static inline bool target_is_native(const struct target *target)
 {
 	return !(target->layers & 1u << EVENT_LAYER_PYTHON);
 }

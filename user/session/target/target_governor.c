@@ -2,8 +2,10 @@
 #include "session/target/target_governor.h"
 
 #include <errno.h>
+#include <stdlib.h>
 
 #include "attach/links/hints.h"
+#include "session/overhead/machine.h"
 #include "session/target/mode.h"
 #include "session/target/state.h"
 #include "session/target/target.h"
@@ -11,7 +13,9 @@
 #include "util/error.h"
 
 /* So many processes are looked at as often as a period allows. */
-#define LOOKS 16
+#define JUDGE_STRETCH_NS 20000000ull /* of all targets, until the buffer is drained */
+#define LOOKS            16
+#define RATE_LEAST_NS    100000000ull /* over which a process is seen to take CPU time */
 
 int session_governor_begin(struct session *session)
 {
@@ -32,6 +36,39 @@ int session_governor_begin(struct session *session)
 static uint64_t cpu_time(const struct target *target)
 {
 	return clock_ns(target->governor.clock);
+}
+
+double target_rate(const struct target *target)
+{
+	double rate =
+		target->mode == EVENT_MODE_WINDOWS && !target->off && target->windows.windows.count
+			? target->windows.windows.rate
+			: target->governor.rate;
+
+	return rate > 0 || target->windows.windows.count ? rate : WINDOWS_RATE_MIN;
+}
+
+double session_budget_part(struct session *session, uint64_t now_ns)
+{
+	double *rates;
+	size_t count = 0;
+
+	if (!(session->opts.machine_overhead > 0))
+		return 1;
+	if (session->part > 0 && now_ns < session->part_ns + GOVERNOR_PERIOD_NS)
+		return session->part;
+	rates = calloc(session->count + 1, sizeof(*rates));
+	/* Without memory it stays as it is. */
+	if (!rates)
+		return session->part > 0 ? session->part : 1;
+	for (size_t i = 0; i < session->count; i++)
+		if (!session->targets[i]->ended && !session->targets[i]->off)
+			rates[count++] = target_rate(session->targets[i]);
+	session->part =
+		machine_part(rates, count, session->opts.overhead, session->opts.machine_overhead);
+	session->part_ns = now_ns;
+	free(rates);
+	return session->part;
 }
 
 uint64_t target_measure_begin(struct session *session, struct target *target)
@@ -61,7 +98,9 @@ int target_governor_begin(struct session *session, struct target *target)
 	if (target_clock_begin(target))
 		return error_set(-ESRCH, "its CPU time cannot be read");
 	governor_plan(&governor->governor, session->opts.overhead, &first,
-		      !target->heap_unreadable);
+		      target_is_pages(target)   ? GOVERNOR_PAGES
+		      : target->heap_unreadable ? GOVERNOR_NATIVE
+						: GOVERNOR_HEAP);
 	/* Its heap could not be read after all: the windows end. */
 	if (governor->early && !governor_begin_early(&governor->governor, governor->rate))
 		target->windows.refused = 1;
@@ -105,6 +144,7 @@ void target_begin_early(const struct session *session, struct target *target,
 	int asked = session->opts.plan.mode_asked;
 
 	if (session->opts.overhead <= 0 || !state->measured_ns || session->opts.sample_bytes ||
+	    target_is_pages(target) ||
 	    (target->mode != EVENT_MODE_CENSUS && target->mode != EVENT_MODE_EXACT))
 		return;
 	/* An idle process begins in the mode that was asked for. */
@@ -177,6 +217,9 @@ static void target_judge(struct session *session, struct target *target, uint64_
 	if (target_period(session, target, now_ns, &period))
 		return;
 	hits = target_measure_begin(session, target);
+	if (period.elapsed_ns >= RATE_LEAST_NS)
+		state->rate = (double)period.cpu_ns / (double)period.elapsed_ns;
+	state->governor.budget = session->opts.overhead * session_budget_part(session, now_ns);
 	log_debug("PID %d: probes took %.1f %% of %.1f ms (a program runs %.0f ns)", target->pid,
 		  period.cpu_ns ? period.cost_ns * 100 / (double)period.cpu_ns : 0,
 		  (double)period.cpu_ns / 1e6, session->hit_cost.run_ns[HIT_STEADY]);
@@ -207,7 +250,7 @@ static int window_waits(const struct target *target)
 }
 
 /* Does it cost too much since it was measured? It may have become busy a moment ago. */
-static int is_exceeded(const struct session *session, struct target *target, uint64_t now_ns)
+static bool is_exceeded(const struct session *session, struct target *target, uint64_t now_ns)
 {
 	struct target_governor *state = &target->governor;
 	uint64_t hits;
@@ -221,7 +264,7 @@ static int is_exceeded(const struct session *session, struct target *target, uin
 				    now_ns);
 }
 
-static int is_due(const struct session *session, struct target *target, uint64_t now_ns)
+static bool is_due(const struct session *session, struct target *target, uint64_t now_ns)
 {
 	const struct target_governor *state = &target->governor;
 
@@ -232,12 +275,14 @@ static int is_due(const struct session *session, struct target *target, uint64_t
 
 void session_governor_due(struct session *session, uint64_t now_ns)
 {
+	uint64_t until_ns = now_ns + JUDGE_STRETCH_NS;
 	int looked = 0;
 
 	if (session->opts.overhead <= 0)
 		return;
-	for (size_t i = 0; i < session->count; i++) {
-		struct target *target = session->targets[i];
+	/* To remove probes may take a second of each of hundreds: clients wait for answers. */
+	for (size_t n = session->count; n && clock_ns(CLOCK_MONOTONIC) < until_ns; n--) {
+		struct target *target = session->targets[session->judge_turn++ % session->count];
 
 		if (target->ended || target->inherited || !target->governor.measured_ns ||
 		    target_window_busy(target) || !is_due(session, target, now_ns))

@@ -23,13 +23,17 @@ struct target_governor {
 	int early;            /* it begins in windows, although another mode was requested */
 	enum event_mode mode; /* that one */
 	int careful;          /* it must not cost much, even before the first measurement */
-	double rate;          /* CPUs that it took while it was planned */
+	double rate;          /* CPUs that it took while it was planned, or lately */
 	uint64_t measured_ns, cpu_ns, hits;
 	uint64_t looked_ns; /* between two measurements: when the hits were looked at */
 };
 
 /* Opens the process's CPU clock. 0, -ESRCH. */
 int target_clock_begin(struct target *target);
+/* CPUs that it takes; of one of which nothing is known, WINDOWS_RATE_MIN. */
+double target_rate(const struct target *target);
+/* The part of each process's budget that the machine's leaves: above 0, at most 1. */
+double session_budget_part(struct session *session, uint64_t now_ns);
 /* Begins a period. Returns the hits so far. */
 uint64_t target_measure_begin(struct session *session, struct target *target);
 /* The period since. 0, -ESRCH: the process has ended. */

@@ -40,13 +40,15 @@
 /* Reads the pools that hold blocks seen in windows, and the target's text. */
 
 #define LOOK_STRETCH_NS 10000000ull
+#define DUE_STRETCH_NS  20000000ull /* of what is due of all targets, until the buffer is drained */
+#define FIRST_PAUSE     3           /* after a first window was opened, by how long that took */
 #define LOOK_LAST_NS    20000000ull /* within a window, which is that much longer then */
 #define LAST_FIRST_NS   8000000ull  /* after a window, the first recheck of its pools */
 #define LAST_MOST_NS    250000000ull
 #define LAST_SHARE      50u /* looks at these take at most 1/50 of the time */
 #define BREAKPOINT      0xcc
 
-static int is_breakpoint(const struct target *target, uint64_t address)
+static bool is_breakpoint(const struct target *target, uint64_t address)
 {
 	uint8_t byte;
 
@@ -58,7 +60,7 @@ static int is_breakpoint(const struct target *target, uint64_t address)
  * Are probes of windows in the text? From windows.site on, which is moved: sites that were clear
  * stay so.
  */
-static int target_window_is_probed(struct target *target)
+static bool target_window_is_probed(struct target *target)
 {
 	struct target_windows *windows = &target->windows;
 
@@ -90,13 +92,13 @@ static uint64_t target_window_marks(const struct target *target)
 }
 
 /* Are all probes in place still that were when the window began? */
-static int target_window_is_whole(const struct target *target)
+static bool target_window_is_whole(const struct target *target)
 {
 	return target_window_marks(target) == target->windows.marks;
 }
 
 /* Is there a probe between windows, too, since a pool is taken into use there? */
-static int is_new_pool(const struct plan *plan, uint64_t offset)
+static bool is_new_pool(const struct plan *plan, uint64_t offset)
 {
 	for (size_t i = 0; i < plan->count; i++)
 		if (plan_site_is_new_pool(&plan->sites[i]) && plan->sites[i].offset == offset)
@@ -104,7 +106,7 @@ static int is_new_pool(const struct plan *plan, uint64_t offset)
 	return 0;
 }
 
-static int is_site_of_windows(const void *context, const struct plan_site *site)
+static bool is_site_of_windows(const void *context, const struct plan_site *site)
 {
 	const struct target *target = context;
 
@@ -383,7 +385,7 @@ static double base_share(const struct session *session, const struct target_wind
 }
 
 /* Has the open window taken far more than windows do on average? */
-static int target_window_is_dear(const struct session *session, const struct target *target)
+static bool target_window_is_dear(const struct session *session, const struct target *target)
 {
 	const struct target_windows *windows = &target->windows;
 	struct window_mark now = {.cpu_ns = clock_ns(target->governor.clock)};
@@ -523,12 +525,13 @@ static size_t windowed_count(const struct session *session)
 }
 
 /* Chooses the next window. */
-static void wait_begin(const struct session *session, struct target *target, uint64_t now_ns)
+static void wait_begin(struct session *session, struct target *target, uint64_t now_ns)
 {
 	struct target_windows *windows = &target->windows;
 
 	windows->state = WINDOW_WAITING;
 	windows->windows.targets = windowed_count(session);
+	windows->windows.part = session_budget_part(session, now_ns);
 	windows->windows.yields = governor_is_followed(&target->governor.governor);
 	if (!windows_next(&windows->windows, now_ns, &windows->next))
 		return;
@@ -795,6 +798,20 @@ static uint64_t due_ns(const struct target *target)
 	return windows->next.start_ns < recheck_ns ? windows->next.start_ns : recheck_ns;
 }
 
+static bool is_ending(const struct target *target)
+{
+	return target->windows.state == WINDOW_OPEN || target->windows.state == WINDOW_CLOSING;
+}
+
+/* Is its first window what is due next? */
+static bool begins_first(const struct target *target)
+{
+	const struct target_windows *windows = &target->windows;
+
+	return windows->state == WINDOW_WAITING && !windows->windows.count &&
+	       due_ns(target) == windows->next.start_ns;
+}
+
 uint64_t session_windows_left_ns(const struct session *session, uint64_t now_ns)
 {
 	uint64_t left_ns = UINT64_MAX;
@@ -802,6 +819,8 @@ uint64_t session_windows_left_ns(const struct session *session, uint64_t now_ns)
 	for (size_t i = 0; i < session->count; i++) {
 		uint64_t at_ns = due_ns(session->targets[i]);
 
+		if (begins_first(session->targets[i]) && at_ns < session->first_ns)
+			at_ns = session->first_ns;
 		if (at_ns != UINT64_MAX && (at_ns <= now_ns || at_ns - now_ns < left_ns))
 			left_ns = at_ns <= now_ns ? 0 : at_ns - now_ns;
 	}
@@ -835,17 +854,51 @@ static void target_due(struct session *session, struct target *target, uint64_t 
 		target_recheck_all(session, target);
 }
 
+/*
+ * The first windows of hundreds of processes are due at once, before anything is known of what they
+ * cost: the kernel takes longer for each, the more processes have mapped the file. They take a
+ * quarter of a CPU, and leave the rest to others.
+ */
+static void first_open(struct session *session, struct target *target, uint64_t now_ns)
+{
+	target_due(session, target, now_ns);
+	uint64_t end_ns = clock_ns(CLOCK_MONOTONIC);
+
+	session->first_ns = end_ns + FIRST_PAUSE * (end_ns - now_ns);
+}
+
+/* What is due, but for windows that are to end. */
+static void due_step(struct session *session, struct target *target, uint64_t now_ns)
+{
+	if (!begins_first(target))
+		target_due(session, target, now_ns);
+	else if (session->first_ns <= now_ns)
+		first_open(session, target, now_ns);
+}
+
 void session_windows_due(struct session *session, uint64_t now_ns)
 {
+	uint64_t until_ns;
+
 	for (size_t i = 0; i < session->count; i++) {
 		struct target *target = session->targets[i];
 
 		if (target->windows.state == WINDOW_OPEN && session->opts.overhead > 0 &&
 		    !target->ended && target_window_is_dear(session, target))
 			target_window_close(session, target);
-		if (due_ns(target) > now_ns)
+		if (!is_ending(target) || due_ns(target) > now_ns)
 			continue;
 		target_due(session, target, now_ns);
+		now_ns = clock_ns(CLOCK_MONOTONIC);
+	}
+	/* In turn, and not for long: windows end meanwhile, and clients wait for answers. */
+	until_ns = now_ns + DUE_STRETCH_NS;
+	for (size_t n = session->count; n && now_ns < until_ns; n--) {
+		struct target *target = session->targets[session->window_turn++ % session->count];
+
+		if (is_ending(target) || due_ns(target) > now_ns)
+			continue;
+		due_step(session, target, now_ns);
 		now_ns = clock_ns(CLOCK_MONOTONIC);
 	}
 	session_phase_enter(session, HIT_STEADY);

@@ -180,7 +180,7 @@ void target_large_walk(struct session *session, const struct target *target)
 }
 
 /* C++'s operators get their blocks from malloc. */
-static int is_operator(const char *symbol)
+static bool is_operator(const char *symbol)
 {
 	return !strncmp(symbol, "_Zn", 3) || !strncmp(symbol, "_Zd", 3);
 }
@@ -193,7 +193,7 @@ static const char *file_name(const struct plan_file *file)
 }
 
 /* Does the file hand out memory of its own? */
-static int is_allocator(const struct plan_file *file)
+static bool is_allocator(const struct plan_file *file)
 {
 	for (size_t i = 0; i < file->plan->count; i++)
 		if (!is_operator(file->plan->sites[i].symbol))

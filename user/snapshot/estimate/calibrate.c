@@ -37,7 +37,7 @@
  * All of its blocks were seen, and stand for themselves: it is no sample, and says nothing about
  * what windows show of others.
  */
-static int poststratum_is_whole(const struct poststratum *poststratum)
+static bool poststratum_is_whole(const struct poststratum *poststratum)
 {
 	return poststratum->weights.seen >= poststratum->blocks &&
 	       poststratum->weights.sum <= poststratum->weights.seen;
@@ -113,7 +113,7 @@ static void speed_set(struct calibration *calibration, double awake)
 }
 
 /* Has it no donors? These tell about a part of a post-stratum, but not how large it is. */
-static int poststratum_is_sure(const struct poststratum *poststratum)
+static bool poststratum_is_sure(const struct poststratum *poststratum)
 {
 	return poststratum->weights.seen_sum >= poststratum->weights.sum;
 }
@@ -226,7 +226,8 @@ static void left_join(struct calibration *calibration, const struct cell *cell, 
 }
 
 /* Do they differ in type alone? */
-static int is_extra(const struct calibrate_stratum *stratum, const struct calibrate_stratum *before)
+static bool is_extra(const struct calibrate_stratum *stratum,
+		     const struct calibrate_stratum *before)
 {
 	return stratum->cohort == before->cohort && stratum->type != before->type;
 }
@@ -566,7 +567,7 @@ void older_split(struct calibration *calibration, const struct cell *cell, int b
 #define ENOUGH_OF_TYPE 6
 
 /* Is the cell of the same family and size class? Such cells are neighbours. */
-static int is_sibling(const struct calibration *calibration, size_t cell, size_t other)
+static bool is_sibling(const struct calibration *calibration, size_t cell, size_t other)
 {
 	const struct calibrate_stratum *x = stratum_at(calibration,
 						       calibration->cells[cell].strata),
@@ -576,7 +577,7 @@ static int is_sibling(const struct calibration *calibration, size_t cell, size_t
 	return x->family && x->family == y->family && x->class_bytes == y->class_bytes;
 }
 
-static int is_sparse(struct calibration *calibration, const struct cell *cell)
+static bool is_sparse(struct calibration *calibration, const struct cell *cell)
 {
 	return weights_sum(calibration, cell->sampled_blocks, cell->dead).windows < ENOUGH_OF_TYPE;
 }
@@ -934,6 +935,7 @@ static int calibration_begin(struct calibration *calibration, const struct calib
 	out->rows = calloc(rows, sizeof(*out->rows));
 	out->old_rows = calloc(rows, sizeof(*out->old_rows));
 	out->strata = calloc(strata, sizeof(*out->strata));
+	out->shares = calloc(sampled_blocks, sizeof(*out->shares));
 	out->row_count = input->row_count;
 	return calibration->levels && calibration->order && calibration->ranks &&
 			       calibration->cells && calibration->cell_of &&
@@ -941,7 +943,8 @@ static int calibration_begin(struct calibration *calibration, const struct calib
 			       calibration->poststrata && calibration->sampled_blocks &&
 			       calibration->groups && calibration->window_sums &&
 			       calibration->shares && calibration->speed && calibration->slot_of &&
-			       calibration->slots && out->rows && out->old_rows && out->strata
+			       calibration->slots && out->rows && out->old_rows && out->strata &&
+			       out->shares
 		       ? 0
 		       : -ENOMEM;
 }
@@ -999,5 +1002,6 @@ void calibrate_free(struct calibrate_result *result)
 	free(result->rows);
 	free(result->old_rows);
 	free(result->strata);
+	free(result->shares);
 	*result = (struct calibrate_result){0};
 }

@@ -155,6 +155,7 @@ struct calibrate_result {
 	struct calibrate_estimate *rows;
 	struct calibrate_estimate *old_rows; /* by donor */
 	size_t row_count;
+	double *shares; /* by sampled block: of its row's blocks, those that it stands for */
 	struct calibrate_unseen *strata; /* by stratum: not seen in any window */
 	struct calibrate_unseen unseen;  /* their sum */
 	/* of rows: by who took their pools (trace/estimate/pools_split.h) */
@@ -184,6 +185,8 @@ uint32_t calibrate_groups(size_t window_count, uint8_t *groups);
  */
 int calibrate(const struct calibrate_input *input, struct calibrate_result *out);
 void calibrate_free(struct calibrate_result *result);
+/* By what a replicate without one of so many groups differs, it is multiplied for a deviation. */
+double calibrate_scale(uint32_t group_count);
 
 /*
  * The variance of a sum of estimates, given the sum of their deviations. It is widened where few

@@ -31,8 +31,8 @@ static void replicates_add(struct replicates *sum, const struct calibration *cal
 }
 
 /* Does it tell about all of the cell? Donors only do so where there is nothing else. */
-static int is_general(const struct calibration *calibration,
-		      const struct calibrate_sampled_block *sampled_block)
+static bool is_general(const struct calibration *calibration,
+		       const struct calibrate_sampled_block *sampled_block)
 {
 	return !sampled_block->donor || calibration->donors;
 }
@@ -78,10 +78,11 @@ static double attributed_without(const struct calibration *calibration, double t
  * Adds a sampled block to its row: that part of the blocks for which it stands with all groups, and
  * without each.
  */
-static void sampled_block_split(struct calibration *calibration,
-				const struct calibrate_sampled_block *sampled_block,
+static void sampled_block_split(struct calibration *calibration, size_t position,
 				const struct replicates *factor, double unsure, double part)
 {
+	const struct calibrate_sampled_block *sampled_block =
+		sampled_block_at(calibration, position);
 	struct slot *slot = slot_take(calibration, sampled_block->row);
 	struct replicates *rate_class =
 		calibration->rate_classes[sampled_block->stratum] == RATE_CLASS_STEADY
@@ -91,6 +92,7 @@ static void sampled_block_split(struct calibration *calibration,
 
 	if (is_general(calibration, sampled_block))
 		replicates_add(&slot->weight, calibration, sampled_block);
+	calibration->out.shares[calibration->sampled_blocks[position]] += one * part;
 	slot->blocks.whole += one * part;
 	rate_class->whole += one * part;
 	for (uint32_t g = 0; g < calibration->group_count; g++) {
@@ -137,8 +139,7 @@ static void poststratum_split(struct calibration *calibration, struct poststratu
 		parts->split.without[g] += attributed * part + poststratum->explained_without[g];
 	}
 	for (size_t i = poststratum->sampled_blocks; i < poststratum->sampled_blocks_end; i++)
-		sampled_block_split(calibration, sampled_block_at(calibration, i), &factor, unsure,
-				    part);
+		sampled_block_split(calibration, i, &factor, unsure, part);
 }
 
 /* Of the blocks that have not been split: those that the weight of all sampled blocks can explain.
@@ -157,6 +158,21 @@ static void rest_impute(const struct calibration *calibration, double total, dou
 	}
 }
 
+/* Each sampled block's part of these. */
+static void rest_share(const struct calibration *calibration, const struct cell *cell,
+		       const struct parts *parts)
+{
+	for (size_t i = cell->sampled_blocks; i < cell->dead; i++) {
+		const struct calibrate_sampled_block *sampled_block =
+			sampled_block_at(calibration, i);
+
+		if (is_general(calibration, sampled_block) && parts->weight.whole > 0)
+			calibration->out.shares[calibration->sampled_blocks[i]] +=
+				parts->imputed.whole * weight_of(calibration, sampled_block, -1) /
+				parts->weight.whole;
+	}
+}
+
 static double share(const struct replicates *part, const struct replicates *whole, int g)
 {
 	double sum = g < 0 ? whole->whole : whole->without[g];
@@ -165,12 +181,11 @@ static double share(const struct replicates *part, const struct replicates *whol
 }
 
 /* The jackknife's factor, and for fewer groups Student's t. */
-static double deviation_scale(const struct calibration *calibration)
+double calibrate_scale(uint32_t group_count)
 {
-	double groups = calibration->group_count;
+	double groups = group_count;
 
-	return groups > 1 ? sqrt((groups - 1) / groups) *
-				    calibrate_student(calibration->group_count - 1) /
+	return groups > 1 ? sqrt((groups - 1) / groups) * calibrate_student(group_count - 1) /
 				    calibrate_student(CALIBRATE_GROUPS - 1)
 			  : 1;
 }
@@ -178,7 +193,7 @@ static double deviation_scale(const struct calibration *calibration)
 void estimate_add(const struct calibration *calibration, struct calibrate_estimate *row,
 		  const struct replicates *blocks, double unseen)
 {
-	double scale = deviation_scale(calibration);
+	double scale = calibrate_scale(calibration->group_count);
 
 	row->blocks += blocks->whole;
 	for (uint32_t g = 0; g < calibration->group_count; g++)
@@ -187,7 +202,7 @@ void estimate_add(const struct calibration *calibration, struct calibrate_estima
 }
 
 /* Was the row seen in one group of windows only? */
-static int slot_is_single(const struct calibration *calibration, const struct slot *slot)
+static bool slot_is_single(const struct calibration *calibration, const struct slot *slot)
 {
 	for (uint32_t g = 0; g < calibration->group_count; g++)
 		if (!(slot->weight.without[g] > 0))
@@ -230,7 +245,7 @@ static void single_widen(const struct calibration *calibration, const struct slo
 }
 
 /* Is the number of the cell's new blocks known? */
-static int is_counted(const struct calibration *calibration, const struct cell *cell)
+static bool is_counted(const struct calibration *calibration, const struct cell *cell)
 {
 	for (size_t rank = cell->strata; rank < cell->strata_end; rank++)
 		if (stratum_at(calibration, rank)->least)
@@ -340,7 +355,7 @@ static void poststratum_unseen(struct calibration *calibration,
 			       const struct poststratum *poststratum, double blocks,
 			       double old_share)
 {
-	double scale = deviation_scale(calibration);
+	double scale = calibrate_scale(calibration->group_count);
 	size_t at = poststratum->sampled_blocks;
 	double excess = 0;
 
@@ -415,6 +430,7 @@ void cell_estimate(struct calibration *calibration, const struct cell *cell)
 	if (weights.sampled_blocks) {
 		rest_impute(calibration, total, weights_explain(calibration, &weights, total),
 			    &parts);
+		rest_share(calibration, cell, &parts);
 		new_estimate(calibration, cell, &parts, &weights,
 			     unseen_rows(calibration, &parts, &weights, total));
 	} else {

@@ -2,6 +2,8 @@
 /* Used by this folder: the sampled blocks in order, and what strata show. */
 #pragma once
 
+#include <stdbool.h>
+
 #include "snapshot/estimate/calibrate.h"
 
 /*
@@ -166,7 +168,7 @@ static inline double weight_of(const struct calibration *calibration,
 	return full_weight_of(calibration, sampled_block) * survival_of(sampled_block, g);
 }
 
-static inline int is_burst(const struct calibration *calibration, uint32_t stratum)
+static inline bool is_burst(const struct calibration *calibration, uint32_t stratum)
 {
 	return calibration->rate_classes[stratum] == RATE_CLASS_BURST;
 }

@@ -310,7 +310,7 @@ static int name_matches(const char *pattern, const char *name, size_t bytes)
 	return memmem(name + head, bytes - head, star + 1, middle) != NULL;
 }
 
-static int is_of_crate(const char *path)
+static bool is_of_crate(const char *path)
 {
 	for (size_t i = 0; i < COUNT(crates); i++)
 		if (begins_with(path, crates[i]))
@@ -319,7 +319,7 @@ static int is_of_crate(const char *path)
 }
 
 /* "<Type as Trait>::function": the type decides, or the trait if the type has no path. */
-static int is_rust(const char *name)
+static bool is_rust(const char *name)
 {
 	const char *type, *trait, *path;
 
@@ -359,7 +359,7 @@ enum library_part library_function(const char *name, enum short_name_form form)
 	return form == NAME_PLAIN && is_rust(name) ? LIBRARY_INSIDE : LIBRARY_NOT;
 }
 
-static int is_of_glibc(const char *file)
+static bool is_of_glibc(const char *file)
 {
 	const char *path = file + strspn(file, ".");
 
@@ -371,7 +371,7 @@ static int is_of_glibc(const char *file)
 	return 0;
 }
 
-int library_has_file(const char *file)
+bool library_has_file(const char *file)
 {
 	const char *name = strrchr(file, '/');
 

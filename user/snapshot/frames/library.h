@@ -6,6 +6,8 @@
  */
 #pragma once
 
+#include <stdbool.h>
+
 #include "snapshot/frames/short_name.h"
 
 enum library_part {
@@ -20,4 +22,4 @@ enum library_part {
  */
 enum library_part library_function(const char *name, enum short_name_form form);
 /* file: of a source or, where that is not known, of the executable or library. */
-int library_has_file(const char *file);
+bool library_has_file(const char *file);

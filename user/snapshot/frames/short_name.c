@@ -8,6 +8,7 @@
 #include "snapshot/frames/short_name.h"
 
 #include <ctype.h>
+#include <stdbool.h>
 #include <string.h>
 
 #define ANONYMOUS "(anonymous namespace)"
@@ -30,7 +31,7 @@ static void put(struct short_name_scan *scan, char c)
 	scan->out[scan->bytes++] = c;
 }
 
-static int is_word(char c)
+static bool is_word(char c)
 {
 	return isalnum((unsigned char)c) || c == '_' || c == '$' || (unsigned char)c >= 0x80;
 }

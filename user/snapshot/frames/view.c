@@ -68,7 +68,7 @@ static int string_keep(struct view_run *run, uint32_t id, uint32_t *out)
  * Names of code outside of files are those that its compiler has given: of JavaScript
  * "JS:~find /app/main.js:12:5".
  */
-static int is_of_compiler(const struct view_run *run, const struct snapshot_frame *frame)
+static bool is_of_compiler(const struct view_run *run, const struct snapshot_frame *frame)
 {
 	const char *file = strings_get(run->from->strings, frame->filename);
 
@@ -91,7 +91,7 @@ static int name_keep(struct view_run *run, const struct snapshot_frame *frame, u
 }
 
 /* 1, 0, -ENOMEM. */
-static int is_wrapper(const struct view_choice *view, const char *name)
+static bool is_wrapper(const struct view_choice *view, const char *name)
 {
 	int matches = 0;
 

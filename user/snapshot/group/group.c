@@ -1,4 +1,314 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "snapshot/group/group.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "snapshot/ages.h"
+#include "snapshot/group/group_entries.h"
+#include "util/error.h"
+#include "util/sorted.h"
+
+/*
+ * What entries have allocated, and the processes that hold blocks of them: passes over traces
+ * beside the one that sums up live blocks.
+ */
+
+static uint32_t group_trace_row(const struct grouping *grouping, const struct side *side,
+				const struct snapshot_trace *trace)
+{
+	if (group_is_owner(grouping->opts->by))
+		return side->snapshot->process_count ? trace->process : 0;
+	return trace->traceback;
+}
+
+/* Owners use each process's own first layer; other groupings use the snapshot's. NULL: end. */
+static const struct snapshot_trace *group_trace_next(const struct grouping *grouping,
+						     const struct snapshot *snapshot,
+						     struct snapshot_cursor *cursor)
+{
+	if (group_is_owner(grouping->opts->by))
+		return snapshot_own_next(snapshot, cursor);
+	return cursor->trace < snapshot->trace_count ? &snapshot->traces[cursor->trace++] : NULL;
+}
+
+/* Is it known of every process? */
+static int group_extra_known(const struct snapshot *snapshot, enum snapshot_extras what,
+			     enum group_by by)
+{
+	return snapshot_knows(snapshot, what) &&
+	       (!group_is_owner(by) || !snapshot->meta.extra[what].gaps);
+}
+
+/* Of owners, the traces of each process's own first layer count. */
+static bool is_counted(const struct grouping *grouping, const struct snapshot *snapshot,
+		       const struct snapshot_trace *trace, enum event_layer layer)
+{
+	return group_is_owner(grouping->opts->by)
+		       ? snapshot_process(snapshot, trace->process)->layer == layer
+		       : snapshot->meta.layer == layer;
+}
+
+static bool is_temporary(const struct grouping *grouping, const struct snapshot_trace *trace)
+{
+	uint32_t lifetime = trace->flags >> SNAPSHOT_LIFETIME_SHIFT;
+
+	return lifetime == LIFETIME_TEMPORARY || lifetime == LIFETIME_WALK ||
+	       (lifetime == LIFETIME_ONE_OTHER && grouping->opts->temporary_others);
+}
+
+/* Of what was freed, only temporary blocks are summed up. */
+static struct statistic_sums *extra_sums(struct statistic_extra *extra, enum snapshot_extras what)
+{
+	return what == EXTRA_FREED ? &extra->temporary : &extra->allocated;
+}
+
+static int total_add(struct statistic_sums *total, const struct snapshot_trace *trace)
+{
+	/* Sizes are limited by the snapshot's builder. */
+	total->size += trace->bytes * trace->count;
+	if (__builtin_add_overflow(total->count, trace->count, &total->count) ||
+	    total->count > INT64_MAX || total->size > INT64_MAX)
+		return error_set(-EOVERFLOW, "the sums exceed 2^63");
+	return 0;
+}
+
+/* No row exceeds the total. */
+static int layer_sum(struct grouping *grouping, const struct side *side, struct filter_run *run,
+		     enum snapshot_extras what, enum event_layer which)
+{
+	const struct snapshot_layer *layer = &side->snapshot->layers[SNAPSHOT_EXTRA(what, which)];
+	int temporary = what == EXTRA_FREED;
+
+	for (size_t i = 0; i < layer->trace_count; i++) {
+		const struct snapshot_trace *trace = &layer->traces[i];
+		struct sums *row;
+		int err, passes = filter_run_passes(run, trace);
+
+		if (passes < 0)
+			return passes;
+		if (!passes || !is_counted(grouping, side->snapshot, trace, which) ||
+		    (temporary && !is_temporary(grouping, trace)))
+			continue;
+		row = &grouping->rows[group_trace_row(grouping, side, trace)];
+		err = total_add(
+			extra_sums(side->old ? &grouping->out->old_extra : &grouping->out->extra,
+				   what),
+			trace);
+		if (err)
+			return err;
+		total_add(extra_sums(&row->extra, what), trace);
+	}
+	return 0;
+}
+
+/* Sums up struct sums.beside of each row of the side. 0, -EOVERFLOW, -ENOMEM. */
+static int group_extra_sum(struct grouping *grouping, const struct side *side)
+{
+	struct filter_run run;
+	int err = filter_run_begin(&run, grouping->opts->filters, side->snapshot);
+
+	for (enum event_layer layer = 0; !err && layer < EVENT_LAYER_TABLES; layer++) {
+		if (grouping->out->allocated_known)
+			err = layer_sum(grouping, side, &run, EXTRA_ALLOCATED, layer);
+		if (!err && grouping->out->temporary_known)
+			err = layer_sum(grouping, side, &run, EXTRA_FREED, layer);
+	}
+	filter_run_end(&run);
+	return err;
+}
+
+/* Adds a row to an entry; repeats: it was added already, and counts once. */
+static void group_extra_count(struct statistic *entry, const struct side *side,
+			      const struct sums *sums, int repeats)
+{
+	struct statistic_extra *out = side->old ? &entry->old_extra : &entry->extra;
+
+	entry->held |= sums->count != 0;
+	if (repeats)
+		return;
+	out->allocated.size += sums->extra.allocated.size;
+	out->allocated.count += sums->extra.allocated.count;
+	out->temporary.size += sums->extra.temporary.size;
+	out->temporary.count += sums->extra.temporary.count;
+}
+
+/* Drops the entries that hold nothing, unless they are asked for or are owners. */
+static void group_dead_drop(struct grouping *grouping)
+{
+	struct statistics *out = grouping->out;
+	size_t kept = 0;
+
+	if (grouping->opts->sort != SORT_SIZE || group_is_owner(grouping->opts->by))
+		return;
+	for (size_t i = 0; i < out->count; i++)
+		if (out->entries[i].held)
+			out->entries[kept++] = out->entries[i];
+	out->count = kept;
+}
+
+/*
+ * Counts the trace's process for each entry that the trace adds to. last: per entry, the last
+ * process counted.
+ */
+static int holder_count(struct grouping *grouping, const struct snapshot_trace *trace,
+			uint32_t *last)
+{
+	struct side *side = &grouping->sides[0];
+	struct row_cursor cursor = {0};
+	uint32_t entry, row = group_trace_row(grouping, side, trace);
+	int found;
+
+	while ((found = group_row_next(grouping, side, row, &cursor, &entry)) > 0) {
+		if (last[entry] == trace->process)
+			continue;
+		last[entry] = trace->process;
+		grouping->out->entries[entry].processes++;
+	}
+	return found;
+}
+
+/* Relies on traces being sorted by process. */
+static int holders_count(struct grouping *grouping)
+{
+	const struct snapshot *snapshot = grouping->sides[0].snapshot;
+	size_t count = grouping->out->count;
+	uint32_t *last = malloc((count ? count : 1) * sizeof(*last));
+	const struct snapshot_trace *trace;
+	struct snapshot_cursor cursor = {0};
+	struct filter_run run;
+	int err = last ? filter_run_begin(&run, grouping->opts->filters, snapshot) : -ENOMEM;
+
+	if (err) {
+		free(last);
+		return err;
+	}
+	memset(last, 0xff, count * sizeof(*last));
+	while (!err && (trace = group_trace_next(grouping, snapshot, &cursor))) {
+		int passes = filter_run_passes(&run, trace);
+
+		err = passes < 0 ? passes : passes ? holder_count(grouping, trace, last) : 0;
+	}
+	filter_run_end(&run);
+	free(last);
+	return err;
+}
+
+/* Sets the number of processes that hold blocks of each entry. 0, -ENOMEM. */
+/* With a single process, that process holds every entry. */
+static int group_processes_count(struct grouping *grouping)
+{
+	if (grouping->sides[0].snapshot->process_count)
+		return holders_count(grouping);
+	for (size_t i = 0; i < grouping->out->count; i++)
+		grouping->out->entries[i].processes = grouping->out->entries[i].count != 0;
+	return 0;
+}
+
+/* A trace whose age is known, and what its blocks count as. */
+struct aged {
+	const struct snapshot_trace *trace;
+	double blocks;
+};
+
+/* What is known of an entry's ages: its blocks, those that were visited, the last trace of them. */
+struct entry_ages {
+	double blocks, visited;
+	size_t last; /* 1 + its number: recursion does not count */
+};
+
+static int aged_compare(const void *a, const void *b)
+{
+	const struct aged *x = a, *y = b;
+
+	return CMP(x->trace->age, y->trace->age);
+}
+
+/* Lists the traces in order of their ages. 0; -ENOMEM. */
+static int aged_list(struct grouping *grouping, struct aged *aged, size_t *count)
+{
+	const struct snapshot *snapshot = grouping->sides[0].snapshot;
+	const struct snapshot_trace *trace;
+	struct snapshot_cursor cursor = {0};
+	struct filter_run run;
+	int err = filter_run_begin(&run, grouping->opts->filters, snapshot), passes;
+
+	*count = 0;
+	while (!err && (trace = group_trace_next(grouping, snapshot, &cursor))) {
+		passes = filter_run_passes(&run, trace);
+		err = passes < 0 ? passes : 0;
+		if (passes > 0 && trace->age != AGE_UNKNOWN)
+			aged[(*count)++] = (struct aged){
+				trace, (double)trace->count / estimate_chance_of(snapshot, trace)};
+	}
+	filter_run_end(&run);
+	if (!err && *count)
+		qsort(aged, *count, sizeof(*aged), aged_compare);
+	return err;
+}
+
+/* The oldest one so far, and the median once half of the blocks are visited. */
+static void age_note(struct statistic_ages *ages, const struct aged *aged, struct entry_ages *entry)
+{
+	ages->oldest_ns = aged->trace->age * AGE_UNIT_NS;
+	entry->visited += aged->blocks;
+	if (!ages->median_ns && entry->visited * 2 >= entry->blocks)
+		ages->median_ns = ages->oldest_ns;
+}
+
+/* Adds up the blocks of each entry; then notes their ages. entries: the last one is of all. */
+static int aged_visit(struct grouping *grouping, const struct aged *aged, size_t number, int notes,
+		      struct entry_ages *entries)
+{
+	struct statistics *out = grouping->out;
+	struct side *side = &grouping->sides[0];
+	struct row_cursor cursor = {0};
+	uint32_t row = group_trace_row(grouping, side, aged->trace), entry;
+	int found;
+
+	while ((found = group_row_next(grouping, side, row, &cursor, &entry)) > 0) {
+		if (entries[entry].last == number)
+			continue;
+		entries[entry].last = number;
+		if (notes)
+			age_note(&out->entries[entry].ages, aged, &entries[entry]);
+		else
+			entries[entry].blocks += aged->blocks;
+	}
+	if (notes)
+		age_note(&out->ages, aged, &entries[out->count]);
+	else
+		entries[out->count].blocks += aged->blocks;
+	return found;
+}
+
+/* How old the blocks of each entry are, if the snapshot tells. 0; -ENOMEM. */
+static int group_ages_set(struct grouping *grouping)
+{
+	const struct snapshot *snapshot = grouping->sides[0].snapshot;
+	struct entry_ages *entries;
+	struct aged *aged;
+	size_t count = snapshot->trace_count;
+	int err = -ENOMEM;
+
+	grouping->out->ages_known = snapshot->meta.ages && !grouping->sides[1].snapshot;
+	if (!grouping->out->ages_known)
+		return 0;
+	for (size_t i = 0; group_is_owner(grouping->opts->by) && i < EVENT_LAYERS; i++)
+		count += snapshot->layers[i].trace_count;
+	entries = calloc(grouping->out->count + 1, sizeof(*entries));
+	aged = calloc(count + 1, sizeof(*aged));
+	if (entries && aged)
+		err = aged_list(grouping, aged, &count);
+	for (size_t i = 0; !err && i < 2 * count; i++)
+		err = aged_visit(grouping, &aged[i % count], i + 1, i >= count, entries);
+	free(entries);
+	free(aged);
+	return err;
+}
+
 /*
  * Implements Snapshot._group_by(), statistics() and compare_to() of Lib/tracemalloc.py. Tracebacks
  * are equal if their (file name, line) pairs are. Function names count only for frames without a
@@ -15,15 +325,6 @@
  * For a sampled or windowed snapshot, estimates are summed instead of the traces' figures, and
  * rounded at the end.
  */
-#include "snapshot/group/group.h"
-
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/random.h>
-
-#include "snapshot/group/group_entries.h"
-#include "util/error.h"
 
 static int sum_add(uint64_t *sum, uint64_t value)
 {
@@ -374,7 +675,9 @@ static int group(const struct snapshot *snapshot, const struct snapshot *old,
 	if (!err && old)
 		err = side_group(&grouping, &sides[1]);
 	if (!err)
-		err = estimates_set(&grouping) ?: group_processes_count(&grouping);
+		err = estimates_set(&grouping)
+			      ?: group_processes_count(&grouping)
+			      ?: group_ages_set(&grouping);
 	if (!err)
 		group_dead_drop(&grouping);
 	id_map_free(&grouping.groups);

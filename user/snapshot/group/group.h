@@ -5,6 +5,8 @@
  */
 #pragma once
 
+#include <stdbool.h>
+
 #include "snapshot/app.h"
 #include "snapshot/group/filter.h"
 #include "snapshot/snapshot.h"
@@ -25,9 +27,10 @@ enum group_by {
 	/* the same by thread, or by asyncio task (report/report_histogram.c) */
 	GROUP_THREAD,
 	GROUP_TASK,
+	GROUP_LABEL, /* the same by the value of a variable: snapshot_meta.label */
 };
 
-static inline int group_is_owner(enum group_by by)
+static inline bool group_is_owner(enum group_by by)
 {
 	return by >= GROUP_PROCESS && by <= GROUP_CONTAINER;
 }
@@ -66,6 +69,11 @@ struct statistic_error {
 struct statistic_sums {
 	uint64_t size, count;
 	struct statistic_error error;
+};
+
+/* Of blocks whose age is known (snapshot/ages.h); 0: of none. */
+struct statistic_ages {
+	uint64_t oldest_ns, median_ns; /* half of the blocks are not older */
 };
 
 /* Since the traces began. */
@@ -117,6 +125,7 @@ struct statistic {
 	/* the new snapshot's blocks with rounded sizes; with sampling, an estimate */
 	double rounded;
 	struct statistic_error error, old_error;
+	struct statistic_ages ages; /* with statistics.ages_known */
 };
 
 /* Subsets of the totals. */
@@ -138,6 +147,8 @@ struct statistics {
 	struct statistic_sums parts[STATISTICS_PARTS], old_parts[STATISTICS_PARTS];
 	/* of the traces that passed the filters */
 	struct statistic_extra extra, old_extra;
+	struct statistic_ages ages; /* the same */
+	int ages_known;             /* not in a comparison */
 	int allocated_known, temporary_known;
 	/* those are counted that did not live to the next heap walk: "short-lived" */
 	int temporary_by_walk;

@@ -58,23 +58,6 @@ static inline struct estimate *entry_estimate(const struct grouping *grouping, s
  * owners a process.
  */
 size_t group_row_total(const struct grouping *grouping, const struct side *side);
-uint32_t group_trace_row(const struct grouping *grouping, const struct side *side,
-			 const struct snapshot_trace *trace);
-/* Owners use each process's own first layer; other groupings use the snapshot's. NULL: end. */
-const struct snapshot_trace *group_trace_next(const struct grouping *grouping,
-					      const struct snapshot *snapshot,
-					      struct snapshot_cursor *cursor);
-/* Is it known of every process? */
-int group_extra_known(const struct snapshot *snapshot, enum snapshot_extras what, enum group_by by);
-/* Sums up struct sums.beside of each row of the side. 0, -EOVERFLOW, -ENOMEM. */
-int group_extra_sum(struct grouping *grouping, const struct side *side);
-/* Adds a row to an entry; repeats: it was added already, and counts once. */
-void group_extra_count(struct statistic *entry, const struct side *side, const struct sums *sums,
-		       int repeats);
-/* Drops the entries that hold nothing, unless they are asked for or are owners. */
-void group_dead_drop(struct grouping *grouping);
-/* Sets the number of processes that hold blocks of each entry. 0, -ENOMEM. */
-int group_processes_count(struct grouping *grouping);
 /* Iterates over the entries that a row adds to. Zero-initialise. */
 struct row_cursor {
 	int begun;

@@ -74,7 +74,7 @@ uint32_t block_owners_find(struct block_owners *owners, uint32_t tid, uint32_t t
 	return index;
 }
 
-int block_owners_are_many(const struct block_owners *owners)
+bool block_owners_are_many(const struct block_owners *owners)
 {
 	/* Dropping takes a pass over all blocks. */
 	return owners->added >= (owners->kept > OWNERS_FEW ? owners->kept : OWNERS_FEW);

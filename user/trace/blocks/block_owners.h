@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -37,7 +38,7 @@ void block_owners_free(struct block_owners *owners);
 /* The index of an owner, which is added if it is new; OWNER_NONE: there is no memory. */
 uint32_t block_owners_find(struct block_owners *owners, uint32_t tid, uint32_t task);
 /* Should those without blocks be dropped before the next one is added? */
-int block_owners_are_many(const struct block_owners *owners);
+bool block_owners_are_many(const struct block_owners *owners);
 /*
  * Drops every owner whose bit is not set in used, of owners->count bits. As many as are left may be
  * added until the next time. Without memory none is dropped.

@@ -385,7 +385,7 @@ void blocks_inherit_all(struct blocks *blocks)
 }
 
 void blocks_keep_if(struct blocks *blocks, unsigned int epoch,
-		    int (*is_kept)(const void *context, uint64_t address), const void *context)
+		    bool (*is_kept)(const void *context, uint64_t address), const void *context)
 {
 	struct block *block;
 

@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -27,8 +28,12 @@ struct block {
 	/* copied by fork, and not allocated or reused by the child since */
 	uint32_t inherited : 1;
 	uint32_t domain;
-	uint32_t born_ms; /* when it was allocated, since its process was first traced */
-	uint32_t owner;   /* who has allocated it, or an object in it (block_owners.h) */
+	/*
+	 * when it was allocated, since its process was first traced, of a fork its first ancestor
+	 * whose blocks it has; UINT32_MAX: that or later
+	 */
+	uint32_t born_ms;
+	uint32_t owner; /* who has allocated it, or an object in it (block_owners.h) */
 };
 
 #define BLOCK_STACK_MAX ((1u << 31) - 1)
@@ -100,7 +105,7 @@ void blocks_confirm_all(struct blocks *blocks, unsigned int epoch);
 void blocks_inherit_all(struct blocks *blocks);
 /* Sets the epoch of every pooled block for whose address is_kept() returns non-zero. */
 void blocks_keep_if(struct blocks *blocks, unsigned int epoch,
-		    int (*is_kept)(const void *context, uint64_t address), const void *context);
+		    bool (*is_kept)(const void *context, uint64_t address), const void *context);
 /* Removes every pooled block of the other epoch; removed() is called before each removal. */
 void blocks_sweep(struct blocks *blocks, unsigned int epoch,
 		  void (*removed)(void *context, const struct block *block), void *context);

@@ -32,7 +32,7 @@ uint32_t chunk_class(uint32_t units)
 	return CLASS_FIRST + log2_of(units);
 }
 
-int chunk_is_class(uint32_t class_bytes)
+bool chunk_is_class(uint32_t class_bytes)
 {
 	return class_bytes >= CLASS_FIRST;
 }
@@ -128,7 +128,7 @@ int chunk_table_unread(struct chunk_table *chunks, uint64_t address, uint32_t un
 	return err;
 }
 
-int chunk_table_is_unread(const struct chunk_table *chunks, uint64_t address)
+bool chunk_table_is_unread(const struct chunk_table *chunks, uint64_t address)
 {
 	size_t low = 0, high = chunks->unread_count;
 

@@ -7,6 +7,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -45,7 +46,7 @@ int chunk_table_show(struct chunk_table *chunks, uint64_t address, uint32_t unit
 /* What is in these units could not be read: it stays as it was. The same errors. */
 int chunk_table_unread(struct chunk_table *chunks, uint64_t address, uint32_t units);
 /* Could the last walk not read what is at an address? */
-int chunk_table_is_unread(const struct chunk_table *chunks, uint64_t address);
+bool chunk_table_is_unread(const struct chunk_table *chunks, uint64_t address);
 /* The walk is complete: what it has not shown is gone. */
 void chunk_table_end(struct chunk_table *chunks);
 /* The walk is given up: what the one before has shown stays. */
@@ -77,7 +78,7 @@ uint32_t chunk_class(uint32_t units);
 /* What malloc() returns of a chunk of that kind, at least. */
 uint64_t chunk_kind_bytes(uint32_t kind);
 /* Is it a size class of chunks, and none of pools? */
-int chunk_is_class(uint32_t class_bytes);
+bool chunk_is_class(uint32_t class_bytes);
 /* Units of the chunk that a request for so many bytes gets, unless malloc has a larger one. */
 uint32_t chunk_units(uint64_t bytes);
 /* May a request for so many bytes have got a chunk of that size? */

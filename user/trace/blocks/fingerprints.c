@@ -13,7 +13,7 @@ static uint32_t found_bits(uint32_t kind, uint32_t print)
 	return (uint32_t)(hash_u64((uint64_t)kind << 32 | print) >> 40) * FINGERPRINT_COHORTS;
 }
 
-int fingerprint_is(uint32_t block, uint32_t kind, uint32_t print)
+bool fingerprint_is(uint32_t block, uint32_t kind, uint32_t print)
 {
 	return block && block - fingerprint_cohort(block) == found_bits(kind, print);
 }
@@ -87,6 +87,13 @@ struct fingerprint_pool *fingerprints_pool(struct fingerprints *fingerprints,
 	pool->block_bytes = shown->block_bytes;
 	pool->walk = fingerprints->walk;
 	return blocks_resize(fingerprints, pool, shown->count) ? NULL : pool;
+}
+
+uint32_t fingerprints_class(const struct fingerprints *fingerprints, uint64_t pool)
+{
+	const struct fingerprint_pool *found = pool_find(fingerprints, pool);
+
+	return found ? found->block_bytes : 0;
 }
 
 uint32_t *fingerprints_find(const struct fingerprints *fingerprints, uint64_t pool,

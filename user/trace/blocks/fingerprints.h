@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -48,13 +49,15 @@ struct fingerprint_pool *fingerprints_pool(struct fingerprints *fingerprints,
 /* The block at an address of a pool that some walk has shown; NULL: none. */
 uint32_t *fingerprints_find(const struct fingerprints *fingerprints, uint64_t pool,
 			    uint64_t address);
+/* The size of the blocks of a pool; 0: no walk has shown it. */
+uint32_t fingerprints_class(const struct fingerprints *fingerprints, uint64_t pool);
 /*
  * Something was found in a block: the cohort of that block, which is `cohort` if it is another one
  * than before.
  */
 uint32_t fingerprint_found(uint32_t *block, uint32_t kind, uint32_t print, uint32_t cohort);
 /* Is it what was found there before? */
-int fingerprint_is(uint32_t block, uint32_t kind, uint32_t print);
+bool fingerprint_is(uint32_t block, uint32_t kind, uint32_t print);
 
 static inline uint32_t fingerprint_cohort(uint32_t block)
 {

@@ -19,7 +19,7 @@ static uint64_t life_key(const struct life *life)
 	       age_of(life->lived_ns);
 }
 
-static int life_is(const struct life *life, const struct life *like)
+static bool life_is(const struct life *life, const struct life *like)
 {
 	return life->stack == like->stack && life->kind == like->kind &&
 	       life->class_bytes == like->class_bytes && life->window == like->window;

@@ -15,7 +15,7 @@ static uint64_t age_of(const struct newest *newest)
 }
 
 /* May a window tell how long blocks live? It is one, and has been over for as long as need be. */
-int newest_is_like(const struct trace_windows *windows, const struct newest *newest, size_t number)
+bool newest_is_like(const struct trace_windows *windows, const struct newest *newest, size_t number)
 {
 	const struct trace_window *window = &windows->items[number];
 

@@ -19,6 +19,8 @@
  */
 #pragma once
 
+#include <stdbool.h>
+
 #include "trace/process/process_tables.h"
 
 struct newest {
@@ -34,7 +36,8 @@ struct newest {
 /* newest is all zeros. */
 void newest_find(const struct trace_windows *windows, struct newest *newest);
 /* Are blocks of that window donors? It is one, and has been over for as long as need be. */
-int newest_is_like(const struct trace_windows *windows, const struct newest *newest, size_t number);
+bool newest_is_like(const struct trace_windows *windows, const struct newest *newest,
+		    size_t number);
 /* Until when a block that lived until died_ns stands for others. */
 uint64_t newest_until(const struct trace_windows *windows, const struct newest *newest,
 		      size_t number, uint64_t died_ns);

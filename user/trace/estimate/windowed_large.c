@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 /* 3.8 does not count each of its large blocks. */
-static int is_counted(const struct trace_process *info)
+static bool is_counted(const struct trace_process *info)
 {
 	return info->coverage.time_ns && info->python_version >> 16 != 0x0308;
 }
@@ -17,13 +17,13 @@ static double part_of(double part, double whole)
 	return part >= whole ? 1 : part > 0 ? part / whole : 0;
 }
 
-static int is_always_traced(const struct process_state *process)
+static bool is_always_traced(const struct process_state *process)
 {
 	return process->windows.chunks.known && !process->info.large_windowed &&
 	       !state_window_is_native(process);
 }
 
-static int is_large(const struct block *block)
+static bool is_large(const struct block *block)
 {
 	return !block->pooled && !block->domain && block_allocator_bytes(block) > EVENT_SMALL_BYTES;
 }

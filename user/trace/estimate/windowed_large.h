@@ -60,19 +60,23 @@ void large_doubt(const struct job *job, const struct calibrate_input *input,
 /* The first LARGE_STRATA of job->strata. */
 void large_strata_fill(struct job *job);
 
-/* rows: what result.rows is of; traceback: as in tracebacks. Returns 0 or an error. */
-typedef int (*trace_windowed_fn)(void *context, const struct snapshot_trace *rows,
-				 const struct calibrate_result *result);
 /*
- * Passes the estimates to take, of the stacks that tracebacks has (UINT32_MAX: it has none). 0;
- * -ENOMEM; or what take returns.
+ * rows: what result.rows is of; traceback: as in tracebacks. ages_error_ns: 0, or the ages of rows
+ * are that far from those of their blocks at most. Returns 0 or an error.
+ */
+typedef int (*trace_windowed_fn)(void *context, const struct snapshot_trace *rows,
+				 const struct calibrate_result *result, uint64_t ages_error_ns);
+/*
+ * Passes the estimates to take, of the stacks that tracebacks has (UINT32_MAX: it has none).
+ * moment_ns: the rows are split by the age of blocks then; 0: they are not. 0; -ENOMEM; or what
+ * take returns.
  */
 int trace_windowed_estimate(const struct process_state *process, const uint32_t *tracebacks,
-			    trace_windowed_fn take, void *context);
+			    uint64_t moment_ns, trace_windowed_fn take, void *context);
 /*
  * Adds the estimates for blocks of pymalloc's pools to a snapshot of a process in
- * EVENT_MODE_WINDOWS. tracebacks: by stack of the process, the snapshot's; UINT32_MAX: none. 0;
- * -ENOMEM; errors of windowed_add().
+ * EVENT_MODE_WINDOWS. tracebacks: by stack of the process, the snapshot's; UINT32_MAX: none.
+ * moment_ns: as above; meta.ages_error_ns is set. 0; -ENOMEM; errors of windowed_add().
  */
 int trace_windowed_add(const struct process_state *process, const uint32_t *tracebacks,
-		       struct builder *builder);
+		       uint64_t moment_ns, struct builder *builder);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "snapshot/builder.h"
+#include "trace/estimate/ages_split.h"
 #include "trace/estimate/newest.h"
 #include "trace/estimate/pools_split.h"
 #include "trace/estimate/reuse.h"
@@ -38,12 +39,17 @@ struct seen {
 	enum seen_use use;
 	uint64_t bytes;
 	uint64_t made_ns, shown_ns; /* as in sampled_blocks.h */
+	uint64_t born_ns; /* when it was allocated; of a donor, on average what it stands for */
 	double inclusion;
 };
 
 struct job {
 	const struct process_state *process;
 	const uint32_t *tracebacks;
+	uint64_t moment_ns;      /* rows are split by the age at that time; 0: they are not */
+	struct block_ages *ages; /* by sampled block */
+	uint64_t *middles_ns;    /* by window: of the time that it stands for */
+	uint8_t *shown;          /* by window: it has shown a block that is alive */
 	struct seen *seen;
 	struct calibrate_survival *survivals;
 	struct calibrate_stratum *strata;
@@ -51,6 +57,7 @@ struct job {
 	struct calibrate_sampled_block *sampled_blocks;
 	struct snapshot_trace *rows;
 	struct pools_taken *taken;
+	size_t sampled_count; /* of sampled_blocks */
 	size_t seen_count, survival_count, survival_capacity, stratum_count, row_count, taken_count;
 	struct newest newest;
 	struct reuse reuse;
@@ -66,16 +73,3 @@ struct job {
 	 */
 	struct id_map blurred;
 };
-
-/*
- * Fills windows, seen and what belongs to these, of which there is room for twice the sampled
- * blocks and deaths. newest and reuse are set. 0; -ENOMEM.
- */
-int seen_collect(struct job *job);
-/* Drops what seen_collect() has filled. */
-void seen_clear(struct job *job);
-/* Sorts, so that equal rows are neighbours, in an order that replays give again. */
-void seen_sort(struct job *job);
-int seen_is_blurred(const struct job *job, uint32_t kind, uint32_t class_bytes);
-/* Have donors taken its place? */
-int seen_is_replaced(const struct job *job, const struct seen *seen);

@@ -55,6 +55,8 @@ void state_activity_count(struct process_state *process, enum event_layer layer,
 	activity->changed = activities->telling;
 	activities->units += units;
 	activities->bytes += bytes;
+	if (process->info.mode == EVENT_MODE_WINDOWS)
+		state_window_allocs_count(process, activity, block, units, bytes);
 }
 
 static enum snapshot_lifetime lifetime_of(uint64_t ms)
@@ -132,9 +134,13 @@ int state_activity_known(const struct process_state *process, enum snapshot_extr
 			 enum event_layer layer)
 {
 	const struct trace_process *info = &process->info;
-	int known = layer < EVENT_LAYER_TABLES && info->layers & 1u << layer &&
-		    !process->activities.gap && !info->off &&
-		    (info->mode == EVENT_MODE_EXACT || info->mode == EVENT_MODE_CENSUS);
+	int known;
+
+	if (what == EXTRA_ALLOCATED && state_window_allocs_known(process, layer))
+		return 1;
+	known = layer < EVENT_LAYER_TABLES && info->layers & 1u << layer &&
+		!process->activities.gap && !info->off &&
+		(info->mode == EVENT_MODE_EXACT || info->mode == EVENT_MODE_CENSUS);
 
 	if (what != EXTRA_FREED || !known || layer == EVENT_LAYER_NATIVE)
 		return known;
@@ -144,7 +150,7 @@ int state_activity_known(const struct process_state *process, enum snapshot_extr
 
 uint32_t state_activity_ms(const struct process_state *process, uint64_t time_ns)
 {
-	uint64_t start_ns = process->info.start_ns;
+	uint64_t start_ns = process->births_ns;
 	uint64_t ms = time_ns > start_ns ? (time_ns - start_ns) / 1000000 : 0;
 
 	return ms < UINT32_MAX ? (uint32_t)ms : UINT32_MAX;
@@ -209,7 +215,8 @@ int state_activities_add(const struct process_state *process, const uint32_t *tr
 
 		if (trace.traceback == UINT32_MAX)
 			return -EDQUOT;
-		if (state_activity_known(process, EXTRA_ALLOCATED, activity->layer))
+		if (state_activity_known(process, EXTRA_ALLOCATED, activity->layer) &&
+		    !state_window_allocs_known(process, activity->layer))
 			err = state_sums_add(builder,
 					     SNAPSHOT_EXTRA(EXTRA_ALLOCATED, activity->layer),
 					     &trace, activity->units, activity->bytes);
@@ -218,7 +225,7 @@ int state_activities_add(const struct process_state *process, const uint32_t *tr
 		if (!err && state_activity_known(process, EXTRA_PEAK, activity->layer))
 			err = peak_add(process, activity, &trace, builder);
 	}
-	return err;
+	return err ?: state_window_allocs_add(process, tracebacks, builder);
 }
 
 void state_activity_clear(struct process_state *process, uint64_t time_ns)
@@ -228,6 +235,7 @@ void state_activity_clear(struct process_state *process, uint64_t time_ns)
 	ARRAY_RELEASE(process->account, activities, items, capacity);
 	ARRAY_RELEASE(process->account, activities, freed, freed_capacity);
 	*activities = (struct activities){.since_ns = time_ns};
+	state_window_allocs_clear(process, time_ns);
 	for (size_t i = 0; i < process->stack_count; i++)
 		process->stacks[i].activity = 0;
 }

@@ -20,8 +20,9 @@ struct activity {
 	uint32_t stack, domain;
 	uint32_t next; /* 1 + index of another one of the same stack; 0: none */
 	uint32_t layer;
-	uint32_t freed;   /* 1 + index of the first of its lifetimes; 0: none */
-	uint32_t changed; /* activities.telling when it last changed */
+	uint32_t freed;      /* 1 + index of the first of its lifetimes; 0: none */
+	uint32_t window_row; /* 1 + index in window_allocs.rows; 0: none */
+	uint32_t changed;    /* activities.telling when it last changed */
 	uint64_t live_units, live_bytes;
 	uint64_t peak_units, peak_bytes; /* alive at the peak of that number (tables.c) */
 	uint64_t peak;

@@ -305,7 +305,7 @@ int state_census_arena(struct process_state *process, const struct event_census_
 }
 
 /* Is the address outside of every fully read arena? */
-static int is_unwalked(const void *context, uint64_t address)
+static bool is_unwalked(const void *context, uint64_t address)
 {
 	const struct census *census = context;
 	size_t above = SORTED_ABOVE(census->walked, census->walked_count, start, address);

@@ -20,8 +20,8 @@ static uint32_t cohort_new(struct process_state *process, const struct sampled_b
 }
 
 /* Is it known as one block, and stands for no others? */
-static int is_certain(const struct process_state *process,
-		      const struct sampled_block *sampled_block, uint64_t address)
+static bool is_certain(const struct process_state *process,
+		       const struct sampled_block *sampled_block, uint64_t address)
 {
 	if (sampled_block || state_window_is_native(process) || process->info.large_windowed)
 		return sampled_block && sampled_block->flags & SAMPLED_BLOCK_CERTAIN;
@@ -48,8 +48,8 @@ static int chunk_show(struct process_state *process, const struct event_chunk *s
 }
 
 /* May a block that was seen be in a chunk of that size? */
-static int is_same(const struct sampled_block *sampled_block, const struct block *block,
-		   uint32_t units)
+static bool is_same(const struct sampled_block *sampled_block, const struct block *block,
+		    uint32_t units)
 {
 	return sampled_block->print ? sampled_block->print == units
 				    : chunk_fits(units, block->bytes);

@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Code objects. Parts that are missing from a record keep their known value. Pieces of a line table
- * are accepted in order from its start; a piece after a gap is dropped, because the code object is
- * sent again if one of its records was lost. So memory grows with the bytes received, not with the
- * announced size.
- */
+#include <ctype.h>
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,6 +11,195 @@
 #include "trace/process/process_tables.h"
 #include "util/array.h"
 #include "util/utf8.h"
+
+/*
+ * Names of native frames. A stack refers to an address; the session describes each address once,
+ * later.
+ */
+
+/* Index of the slot of a native address, allocated at first use. */
+static int state_symbol_index(struct process_state *process, uint64_t address, uint32_t *symbol)
+{
+	int err;
+
+	*symbol = id_map_find(&process->symbol_ids, address);
+	if (*symbol != ID_MAP_NONE)
+		return 0;
+	err = ARRAY_RESERVE(process->account, process, symbols, symbol_count, symbol_capacity, 1);
+	if (!err && process->symbol_count == STACK_NATIVE)
+		err = -ENOMEM;
+	if (!err)
+		err = id_map_put(&process->symbol_ids, address, (uint32_t)process->symbol_count);
+	if (err)
+		return err;
+	*symbol = (uint32_t)process->symbol_count++;
+	process->symbols[*symbol] = (struct symbol_entry){.address = address};
+	return 0;
+}
+
+static int text_valid(const char *text, size_t bytes)
+{
+	return bytes <= EVENT_MAX_TEXT && !memchr(text, 0, bytes);
+}
+
+/* Decodes one frame of a record at *at and advances *at. 0, -EBADMSG, -ENOMEM. */
+static int frame_take(struct strings *strings, const struct event_symbol *event, size_t *at,
+		      struct trace_frame *out)
+{
+	size_t capacity = event->header.size - sizeof(*event) - *at, bytes;
+	const struct event_symbol_frame *frame = (const void *)(event->data + *at);
+	const char *function, *filename;
+	int err;
+
+	if (capacity < sizeof(*frame))
+		return -EBADMSG;
+	bytes = sizeof(*frame) + frame->function_bytes + frame->filename_bytes;
+	function = (const char *)frame->data;
+	filename = function + frame->function_bytes;
+	if (bytes > capacity || !text_valid(function, frame->function_bytes) ||
+	    !text_valid(filename, frame->filename_bytes))
+		return -EBADMSG;
+	*at += (bytes + 7) & ~(size_t)7;
+	out->line = frame->line;
+	out->native = SNAPSHOT_NATIVE;
+	err = strings_intern(strings, function, frame->function_bytes, &out->function);
+	return err ?: strings_intern(strings, filename, frame->filename_bytes, &out->filename);
+}
+
+#define BUILD_ID_DIGITS_MAX 128u
+/* Of a process, each compared with every new address's; frames of others: SNAPSHOT_NATIVE. */
+#define BINARIES_MAX 4096u
+
+/* What native is of frames in that binary, which is added if new. 0, -ENOMEM, -EDQUOT. */
+static int binary_find(struct process_state *process, const struct snapshot_binary *binary,
+		       uint16_t *native)
+{
+	size_t at = 0;
+
+	while (at < process->binary_count &&
+	       memcmp(&process->binaries[at], binary, sizeof(*binary)) != 0)
+		at++;
+	if (at == BINARIES_MAX)
+		return 0;
+	if (at == process->binary_count) {
+		int err = ARRAY_RESERVE(process->account, process, binaries, binary_count,
+					binary_capacity, 1);
+
+		if (err)
+			return err;
+		process->binaries[process->binary_count++] = *binary;
+	}
+	*native = (uint16_t)(SNAPSHOT_NATIVE + 1 + at);
+	return 0;
+}
+
+/* Decodes the binary at the end of a record; path: of the mapped file. 0, -EBADMSG, -ENOMEM. */
+static int binary_take(struct process_state *process, const struct event_symbol *event, size_t at,
+		       uint32_t path, uint16_t *native)
+{
+	size_t capacity = event->header.size - sizeof(*event) - at;
+	const struct event_symbol_binary *from = (const void *)(event->data + at);
+	struct snapshot_binary binary = {.path = path};
+
+	if (capacity < sizeof(*from) || from->build_id_bytes > BUILD_ID_DIGITS_MAX ||
+	    from->build_id_bytes > capacity - sizeof(*from) || from->start >= from->limit)
+		return -EBADMSG;
+	for (uint32_t i = 0; i < from->build_id_bytes; i++)
+		if (!isxdigit(from->data[i]))
+			return -EBADMSG;
+	binary.start = from->start;
+	binary.limit = from->limit;
+	binary.offset = from->offset;
+	return strings_intern(process->strings, (const char *)from->data, from->build_id_bytes,
+			      &binary.build_id)
+		       ?: binary_find(process, &binary, native);
+}
+
+/* "[libc.so.6+0x1234]" stands for a function whose name is unknown. */
+static bool is_name(const struct strings *strings, const struct trace_frame *frame)
+{
+	return strings_get(strings, frame->function)[0] != '[';
+}
+
+int state_symbol(struct process_state *process, const struct event_symbol *event)
+{
+	struct trace_frame extra = {.filename = process->unknown};
+	uint16_t native = SNAPSHOT_NATIVE;
+	struct symbol_entry *symbol;
+	size_t at = 0;
+	uint32_t index;
+	int err;
+
+	if (event->count > EVENT_MAX_FRAMES)
+		return -EBADMSG;
+	err = state_symbol_index(process, event->address, &index)
+		      ?: ARRAY_RESERVE(process->account, process, symbol_frames, symbol_frame_count,
+				       symbol_frame_capacity, event->count);
+	for (uint32_t i = 0; i < event->count && !err; i++) {
+		struct trace_frame *frame =
+			&process->symbol_frames[process->symbol_frame_count + i];
+
+		frame->inlined = i + 1 < event->count;
+		err = frame_take(process->strings, event, &at, frame);
+	}
+	if (!err && event->flags & EVENT_SYMBOL_FILE)
+		err = frame_take(process->strings, event, &at, &extra);
+	else if (!err && event->count)
+		extra = process->symbol_frames[process->symbol_frame_count + event->count - 1];
+	if (!err && event->flags & EVENT_SYMBOL_BINARY)
+		err = binary_take(process, event, at, extra.filename, &native);
+	if (err)
+		return err;
+	for (uint32_t i = 0; i < event->count; i++)
+		process->symbol_frames[process->symbol_frame_count + i].native = native;
+	symbol = &process->symbols[index];
+	symbol->first = process->symbol_frame_count;
+	symbol->count = event->count;
+	symbol->file = extra.filename;
+	symbol->slow = (event->flags & EVENT_SYMBOL_SLOW) != 0;
+	symbol->known = !symbol->slow;
+	symbol->named =
+		symbol->count && is_name(process->strings, &process->symbol_frames[symbol->first]);
+	process->symbol_frame_count += event->count;
+	return 0;
+}
+
+static struct trace_frame unnamed_frame(struct process_state *process, uint64_t address)
+{
+	struct trace_frame frame = {.filename = process->unknown,
+				    .function = process->unknown,
+				    .native = SNAPSHOT_NATIVE};
+	char text[32];
+	int bytes = snprintf(text, sizeof(text), "0x%" PRIx64, address);
+
+	/* Without memory the name stays unknown. */
+	strings_intern(process->strings, text, (size_t)bytes, &frame.function);
+	return frame;
+}
+
+/* Appends the frames of a symbol, at most capacity of them; returns how many it has. */
+static uint32_t state_symbol_frames(struct process_state *process, uint32_t index,
+				    uint32_t capacity, struct traceback_frames *out)
+{
+	const struct symbol_entry *symbol = &process->symbols[index];
+
+	for (uint32_t i = 0; i < symbol->count && i < capacity; i++)
+		out->frames[out->count++] = process->symbol_frames[symbol->first + i];
+	out->unnamed += symbol->count && !symbol->named;
+	out->slow += symbol->slow;
+	if (symbol->count || !capacity)
+		return symbol->count ? symbol->count : 1;
+	out->frames[out->count++] = unnamed_frame(process, symbol->address);
+	out->unnamed++;
+	return 1;
+}
+
+/*
+ * Code objects. Parts that are missing from a record keep their known value. Pieces of a line table
+ * are accepted in order from its start; a piece after a gap is dropped, because the code object is
+ * sent again if one of its records was lost. So memory grows with the bytes received, not with the
+ * announced size.
+ */
 
 /* --- stack ------------------------------------------------------------------------------------ */
 
@@ -282,7 +468,7 @@ enum snapshot_unknown state_unknown(struct process_state *process, uint32_t trac
 
 /* --- code ------------------------------------------------------------------------------------- */
 
-static int text_valid(uint16_t kind, uint32_t bytes)
+static int code_text_valid(uint16_t kind, uint32_t bytes)
 {
 	if (!bytes)
 		return 1;
@@ -295,7 +481,7 @@ static int text_intern(struct strings *strings, const uint8_t *data, uint16_t ki
 {
 	char utf8[UTF8_ENCODED(TRACE_TEXT_MAX)];
 
-	return strings_intern(strings, utf8, utf8_encode(utf8, data, kind, bytes), id);
+	return strings_intern(strings, utf8, utf8_from_python(utf8, data, kind, bytes), id);
 }
 
 static int code_store(struct strings *strings, struct code_entry *code,
@@ -332,8 +518,8 @@ int state_code(struct process_state *process, const struct event_code *event)
 {
 	uint32_t index;
 
-	if (!event->code_id || !text_valid(event->filename_kind, event->filename_bytes) ||
-	    !text_valid(event->qualname_kind, event->qualname_bytes) ||
+	if (!event->code_id || !code_text_valid(event->filename_kind, event->filename_bytes) ||
+	    !code_text_valid(event->qualname_kind, event->qualname_bytes) ||
 	    event->first_line > INT32_MAX ||
 	    (event->lines_bytes > TRACE_LINES_MAX && !(event->missing & EVENT_MISS_LINES)) ||
 	    event->header.size < sizeof(*event) + event->filename_bytes + event->qualname_bytes)

@@ -97,6 +97,7 @@ static int tables_thin(struct process_state *process, uint64_t mean)
 
 	info->sample_bytes = mean;
 	info->large_blocks = info->rounded_blocks = 0;
+	pages_thin(&process->pages, estimate_page_share(mean));
 	err = table_thin(process, EVENT_LAYER_PYTHON, old, mean);
 	/* What the process samples itself is not sampled again. */
 	return err || process->weights ? err : table_thin(process, EVENT_LAYER_NATIVE, old, mean);

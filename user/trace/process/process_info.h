@@ -11,8 +11,8 @@
 struct trace_frame {
 	uint32_t filename; /* id in trace_strings(); "<unknown>" if it could not be read */
 	uint32_t function;
-	uint32_t line; /* 0: unknown */
-	uint16_t native;
+	uint32_t line;    /* 0: unknown */
+	uint16_t native;  /* as in struct snapshot_frame; the binary is the process's */
 	uint16_t inlined; /* native code, inlined into the next frame */
 };
 
@@ -56,6 +56,9 @@ enum trace_end { TRACE_RUNNING = 0, TRACE_FINALIZING, TRACE_EXITED, TRACE_EXECED
 struct trace_process {
 	uint32_t tgid, ns_pid, parent; /* as in struct event_target; 0: unknown */
 	char container[65];
+	char service[EVENT_SERVICE_TEXT], version[EVENT_SERVICE_TEXT];
+	char boot[EVENT_BOOT_TEXT]; /* as in struct event_target */
+	uint64_t start_ticks;
 	/* no memory to copy the parent's tables (trace_budget()) */
 	int not_inherited;
 	uint32_t python_version; /* PY_VERSION_HEX */
@@ -68,12 +71,13 @@ struct trace_process {
 	/* EVENT_SELF_SAMPLED, and when, since start_ns */
 	int self_sampled;
 	uint64_t self_sampled_ns;
-	int large_skipped;  /* large blocks are not traced individually */
-	int large_windowed; /* EVENT_MODE_LARGE_WINDOWS */
-	int reuse_unseen;   /* EVENT_MODE_NO_REUSE */
-	int ends_unseen;    /* EVENT_MODE_NO_ENDS */
-	int tasks;          /* EVENT_MODE_TASKS */
-	int is_mimalloc;    /* EVENT_MODE_MIMALLOC */
+	int large_skipped;            /* large blocks are not traced individually */
+	int large_windowed;           /* EVENT_MODE_LARGE_WINDOWS */
+	int reuse_unseen;             /* EVENT_MODE_NO_REUSE */
+	int ends_unseen;              /* EVENT_MODE_NO_ENDS */
+	int tasks;                    /* EVENT_MODE_TASKS */
+	char label[EVENT_LABEL_TEXT]; /* as in struct event_target */
+	int is_mimalloc;              /* EVENT_MODE_MIMALLOC */
 	/*
 	 * It has used pymalloc's pools, as blocks or heap walks show. If not (PYTHONMALLOC=malloc),
 	 * malloc serves all blocks, and each free is seen in census mode, too

@@ -9,13 +9,17 @@
  */
 #pragma once
 
+#include <stdbool.h>
+
 #include "abi/events.h"
 #include "runtime/cpython/lines.h"
 #include "snapshot/snapshot.h"
 #include "trace/blocks/block_owners.h"
+#include "trace/blocks/pages.h"
 #include "trace/blocks/regions.h"
 #include "trace/process/activity.h"
 #include "trace/process/process_info.h"
+#include "trace/process/window_allocs.h"
 #include "trace/process/windows.h"
 #include "util/address_set.h"
 #include "util/id_map.h"
@@ -177,11 +181,14 @@ struct process_state {
 	 */
 	struct blocks *weights;
 	struct regions regions;
+	struct pages pages;
 	struct trace_windows windows; /* EVENT_MODE_WINDOWS */
 	struct activities activities;
+	struct window_allocs *allocs; /* NULL: no windows so far */
 	struct id_map stack_ids, frame_ids, code_ids, symbol_ids, tids;
 	/* address of a pool -> size of its blocks, from its first block's last record */
 	struct id_map pools;
+	uint64_t births_ns; /* what struct block.born_ms counts from */
 	struct stack_entry *stacks;
 	size_t stack_count, stack_capacity;
 	uint32_t *stack_frames; /* indices in frames, or with STACK_NATIVE in symbols */
@@ -192,6 +199,8 @@ struct process_state {
 	size_t symbol_count, symbol_capacity;
 	struct trace_frame *symbol_frames;
 	size_t symbol_frame_count, symbol_frame_capacity;
+	struct snapshot_binary *binaries; /* of symbol_frames, by native; their strings are ours */
+	size_t binary_count, binary_capacity;
 	struct code_entry *codes;
 	size_t code_count, code_capacity;
 	struct thread_entry *threads;
@@ -225,7 +234,7 @@ struct traceback_frames {
  * Do dead blocks stay in Python's table until a heap walk removes them? In windows without Python's
  * layer it is the native table.
  */
-static inline int state_needs_walk(const struct trace_process *info)
+static inline bool state_needs_walk(const struct trace_process *info)
 {
 	return info->mode == EVENT_MODE_WINDOWS ||
 	       ((info->mode == EVENT_MODE_CENSUS || info->mode == EVENT_MODE_GROWTH) &&
@@ -246,9 +255,20 @@ static inline enum event_layer state_window_layer(const struct trace_process *in
 	return info->layers & 1u << EVENT_LAYER_PYTHON ? EVENT_LAYER_PYTHON : EVENT_LAYER_NATIVE;
 }
 
-static inline int state_window_is_native(const struct process_state *process)
+static inline bool state_window_is_native(const struct process_state *process)
 {
 	return state_window_layer(&process->info) == EVENT_LAYER_NATIVE;
+}
+
+/*
+ * Is a page with these bits one of the lines? In a sample, those without a known fault are those
+ * whose fault was not in it, and the others stand for them.
+ */
+static inline bool state_pages_count(const struct process_state *process, uint8_t bits)
+{
+	unsigned int state = bits & PAGE_STATE;
+
+	return state > PAGE_BEFORE && !(state >= PAGE_UNFAULTED && process->info.sample_bytes);
 }
 
 /* What a snapshot says of the block: snapshot_trace.flags. */
@@ -256,6 +276,13 @@ static inline uint32_t state_block_flags(const struct block *block)
 {
 	return (block->rounded ? SNAPSHOT_ROUNDED : 0) |
 	       (block->inherited ? SNAPSHOT_INHERITED : 0);
+}
+
+/* When it was allocated, CLOCK_MONOTONIC; later, if born_ms is at its limit. */
+static inline uint64_t state_birth_ns(const struct process_state *process,
+				      const struct block *block)
+{
+	return process->births_ns + block->born_ms * 1000000ull;
 }
 
 /* Creates an empty table for each layer that has one. 0, -ENOMEM. */
@@ -273,11 +300,6 @@ int state_clear(struct process_state *process);
  * and counts it.
  */
 uint32_t state_stack_index(struct process_state *process, uint64_t stack_id);
-/* Index of the slot of a native address, allocated at first use. */
-int state_symbol_index(struct process_state *process, uint64_t address, uint32_t *symbol);
-/* Appends the frames of a symbol, at most capacity of them; returns how many it has. */
-uint32_t state_symbol_frames(struct process_state *process, uint32_t symbol, uint32_t capacity,
-			     struct traceback_frames *out);
 void state_traceback(struct process_state *process, uint32_t traceback,
 		     struct traceback_frames *out);
 /*
@@ -319,7 +341,7 @@ int state_reuse(struct process_state *process, const struct event_alloc *event);
  */
 int state_self_sampled(struct process_state *process, uint64_t time_ns);
 int state_alloc_weighted(struct process_state *process, const struct event_alloc_weighted *event);
-int state_is_ignored(const struct process_state *process, const struct event_alloc *event);
+bool state_is_ignored(const struct process_state *process, const struct event_alloc *event);
 /* Empties the native table of a process that samples itself. 0, -ENOMEM. */
 int state_weights_clear(struct process_state *process);
 /* The bytes that a native block stands for, as its process says; 0: it does not sample itself. */
@@ -345,6 +367,8 @@ void state_sizes_judge(struct process_state *process);
 int state_census_done(struct process_state *process, const struct event_census *event);
 /* Also for UNMAP, REMAP and PROTECT. */
 int state_map(struct process_state *process, const struct event_map *event);
+int state_fault(struct process_state *process, const struct event_fault *event);
+int state_pages(struct process_state *process, const struct event_pages *event);
 /*
  * Bitmask of 1 << enum event_layer, from the mode field of struct event_target or
  * event_mode_change.

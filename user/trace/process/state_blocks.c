@@ -87,7 +87,7 @@ double state_chance(const struct process_state *process, enum event_layer layer,
 		      : estimate_chance(process->info.sample_bytes, block->bytes);
 }
 
-int state_is_ignored(const struct process_state *process, const struct event_alloc *event)
+bool state_is_ignored(const struct process_state *process, const struct event_alloc *event)
 {
 	switch (event->header.type) {
 	case EVENT_ALLOC:
@@ -323,6 +323,28 @@ int state_map(struct process_state *process, const struct event_map *event)
 	return counted(process, regions_set(&process->regions, &region));
 }
 
+/* --- state pages ------------------------------------------------------------------------------ */
+
+int state_fault(struct process_state *process, const struct event_fault *event)
+{
+	if (!(process->info.layers & 1u << EVENT_LAYER_PAGES))
+		return -EBADMSG;
+	int err = pages_fault(&process->pages, event, state_stack_index(process, event->stack_id));
+
+	if (account_is_full(err)) {
+		process->info.counters.blocks_dropped++;
+		process->info.counters.bytes_dropped += event->bytes;
+	}
+	return err;
+}
+
+int state_pages(struct process_state *process, const struct event_pages *event)
+{
+	if (!(process->info.layers & 1u << EVENT_LAYER_PAGES))
+		return -EBADMSG;
+	return pages_walk(&process->pages, event, process->info.sample_bytes != 0);
+}
+
 /* --- state blocks ----------------------------------------------------------------------------- */
 
 static enum event_layer layer_of(uint32_t api)
@@ -467,7 +489,7 @@ static uint32_t pool_division(const struct process_state *process, const struct 
  * Is the address a block boundary in the pool's current layout? 0 if not, or if the layout is
  * unknown.
  */
-static int is_in_place(const struct process_state *process, const struct block *block)
+static bool is_in_place(const struct process_state *process, const struct block *block)
 {
 	uint64_t first;
 	uint32_t bytes = pool_division(process, block, &first);
@@ -585,8 +607,10 @@ int state_alloc(struct process_state *process, const struct event_alloc *event)
 	/* Besides growth mode they are of windows; late records follow a change of the mode. */
 	if ((event->api & EVENT_API_MASK) == EVENT_API_POOL &&
 	    process->info.mode != EVENT_MODE_GROWTH) {
-		if (process->info.mode == EVENT_MODE_WINDOWS)
+		if (process->info.mode == EVENT_MODE_WINDOWS) {
 			state_window_pool_taken(process, event);
+			state_window_allocs_work(process);
+		}
 		return 0;
 	}
 	err = event_put(process, event, &none);
@@ -626,7 +650,7 @@ static int freed_again(struct process_state *process, const struct event_free *e
 }
 
 /* Should the table have a block that is freed? Not if its allocation was between two windows. */
-static int is_expected(const struct process_state *process, enum event_layer layer)
+static bool is_expected(const struct process_state *process, enum event_layer layer)
 {
 	const struct trace_process *info = &process->info;
 
@@ -737,6 +761,21 @@ static void retrace(struct process_state *process, const struct event_alloc *eve
 }
 
 /*
+ * Between windows its block was not seen: of its size no more is known than the class of its pool.
+ */
+static void reuse_unknown_count(struct process_state *process, const struct event_alloc *event)
+{
+	struct block block = {.pooled = 1, .domain = event->domain, .rounded = 1};
+
+	if (process->info.mode != EVENT_MODE_WINDOWS || !process->windows.open)
+		return;
+	block.stack = state_stack_index(process, event->stack_id) & BLOCK_STACK_MAX;
+	block.bytes = fingerprints_class(&process->windows.fingerprints,
+					 state_window_pool(process, event->address));
+	state_activity_count(process, EVENT_LAYER_PYTHON, &block);
+}
+
+/*
  * The block of an object starts at the object, 16 bytes before it (the garbage collector's head),
  * or 32 bytes before it (two more pointers that some types have). Between heap walks the table
  * still holds dead blocks from a time when the pool had another block size. If several blocks are
@@ -759,8 +798,10 @@ int state_reuse(struct process_state *process, const struct event_alloc *event)
 	}
 	state_window_reuse(process, event->address, address, event->domain,
 			   state_stack_index(process, event->stack_id));
-	if (!address)
+	if (!address) {
+		reuse_unknown_count(process, event);
 		return 0;
+	}
 	process->info.counters.reuses++;
 	retrace(process, event, address);
 	return 0;

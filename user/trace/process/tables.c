@@ -241,12 +241,15 @@ static int symbols_copy(struct process_state *child, const struct process_state 
 {
 	int err = ARRAY_COPY(child->account, child, parent, symbols, symbol_count, symbol_capacity)
 			  ?: ARRAY_COPY(child->account, child, parent, symbol_frames,
-					symbol_frame_count, symbol_frame_capacity);
+					symbol_frame_count, symbol_frame_capacity)
+			  ?: ARRAY_COPY(child->account, child, parent, binaries, binary_count,
+					binary_capacity);
 
 	if (err)
 		return err;
 	child->symbol_count = parent->symbol_count;
 	child->symbol_frame_count = parent->symbol_frame_count;
+	child->binary_count = parent->binary_count;
 	return 0;
 }
 
@@ -275,7 +278,8 @@ static int tables_copy(struct process_state *child, const struct process_state *
 		err = regions_copy(&child->regions, &parent->regions);
 	for (size_t i = 0; i < child->regions.count; i++)
 		child->regions.items[i].inherited = 1;
-	return err ?: state_windows_copy(&child->windows, &parent->windows)
+	return err ?: pages_inherit(&child->pages, &parent->pages)
+			?: state_windows_copy(&child->windows, &parent->windows)
 			?: id_map_copy(&child->stack_ids, &parent->stack_ids)
 			?: id_map_copy(&child->frame_ids, &parent->frame_ids)
 			?: id_map_copy(&child->code_ids, &parent->code_ids)
@@ -291,7 +295,8 @@ static int tables_copy(struct process_state *child, const struct process_state *
 
 int state_inherit(struct process_state *child, const struct process_state *parent)
 {
-	struct process_state copy = {.info = child->info, .unknown = child->unknown};
+	struct process_state copy = {
+		.info = child->info, .unknown = child->unknown, .births_ns = parent->births_ns};
 	struct trace_process *info = &copy.info;
 	int err;
 
@@ -346,7 +351,7 @@ int state_tables_new(struct blocks *tables[EVENT_LAYER_TABLES], struct account *
 
 void state_account(struct process_state *process, struct account *account)
 {
-	process->account = process->regions.account = account;
+	process->account = process->regions.account = process->pages.numbers.account = account;
 	process->census.old.account = process->census.died.account = account;
 	state_windows_account(&process->windows, account);
 	process->stack_ids.account = process->frame_ids.account = process->code_ids.account =
@@ -369,7 +374,9 @@ void state_tables_free(struct process_state *process)
 		blocks_free(process->blocks[i]);
 	blocks_free(process->weights);
 	regions_free(&process->regions);
+	pages_free(&process->pages);
 	state_windows_free(&process->windows);
+	state_window_allocs_free(process);
 	ARRAY_RELEASE(account, &process->activities, items, capacity);
 	ARRAY_RELEASE(account, &process->activities, freed, freed_capacity);
 	id_map_free(&process->stack_ids);
@@ -384,6 +391,7 @@ void state_tables_free(struct process_state *process)
 	ARRAY_RELEASE(account, process, codes, code_capacity);
 	ARRAY_RELEASE(account, process, symbols, symbol_capacity);
 	ARRAY_RELEASE(account, process, symbol_frames, symbol_frame_capacity);
+	ARRAY_RELEASE(account, process, binaries, binary_capacity);
 	ARRAY_RELEASE(account, process, threads, thread_capacity);
 	block_owners_free(&process->owners);
 	state_census_free(&process->census);
@@ -406,6 +414,8 @@ uint32_t state_layers(uint32_t mode)
 		layers |= 1u << EVENT_LAYER_NATIVE;
 	if (mode & EVENT_MODE_MAPPED)
 		layers |= 1u << EVENT_LAYER_MMAP;
+	if (mode & EVENT_MODE_PAGES)
+		layers |= 1u << EVENT_LAYER_PAGES;
 	/*
 	 * Older captures have no layer flags: they imply Python's layer, and mapped memory only in
 	 * growth mode.
@@ -452,6 +462,7 @@ int state_clear(struct process_state *process)
 	if (err)
 		return err;
 	regions_free(&process->regions);
+	pages_free(&process->pages);
 	state_final_free(process);
 	for (size_t i = 0; i < process->stack_count; i++)
 		process->stacks[i].waiting = 0;

@@ -87,8 +87,8 @@ int state_windows_copy(struct trace_windows *out, const struct trace_windows *fr
 	return 0;
 }
 
-int state_window_is_chunk(const struct process_state *process,
-			  const struct sampled_block *sampled_block, const struct block *block)
+bool state_window_is_chunk(const struct process_state *process,
+			   const struct sampled_block *sampled_block, const struct block *block)
 {
 	if (sampled_block->flags & SAMPLED_BLOCK_NATIVE)
 		return 1;
@@ -332,7 +332,7 @@ void state_window_pool_taken(struct process_state *process, const struct event_a
  * Was the pool taken about then? A pool that is taken while a walk reads others is shown by the
  * next one.
  */
-static int is_of_opener(const struct pool_opener *opener, uint32_t cohort)
+static bool is_of_opener(const struct pool_opener *opener, uint32_t cohort)
 {
 	return cohort - opener->cohort <= 1;
 }
@@ -486,7 +486,7 @@ void state_windows_walked(struct process_state *process, int complete, int basel
 
 /* --- windows ---------------------------------------------------------------------------------- */
 
-static int is_windowed(const struct process_state *process)
+static bool is_windowed(const struct process_state *process)
 {
 	return process->info.mode == EVENT_MODE_WINDOWS;
 }
@@ -499,10 +499,15 @@ uint64_t state_window_pool(const struct process_state *process, uint64_t address
 }
 
 /* Is it a block of malloc's that is traced in windows only? */
-static int is_large(const struct process_state *process, const struct block *block)
+static bool is_large(const struct process_state *process, const struct block *block)
 {
 	return (process->info.large_windowed || state_window_is_native(process)) &&
 	       !block->pooled && !block->domain;
+}
+
+bool state_window_has(const struct process_state *process, const struct block *block)
+{
+	return block->pooled || is_large(process, block);
 }
 
 static struct blocks *windowed_blocks(const struct process_state *process)
@@ -777,6 +782,7 @@ int state_window(struct process_state *process, const struct event_window *event
 	last->length_ns = last->end_ns - last->start_ns;
 	last->idle_ns = event->busy_ns < last->length_ns ? last->length_ns - event->busy_ns : 0;
 	windows->open = 0;
+	state_window_allocs_end(process, last);
 	unchecked_drop(process, last->end_ns);
 	return 0;
 }
@@ -790,6 +796,7 @@ int state_windows_begin(struct process_state *process, uint64_t start_ns)
 	int err =
 		windows->open ? 0 : window_open(windows, start_ns > since_ns ? start_ns : since_ns);
 
+	state_window_allocs_begin(process, process->info.end_ns);
 	for (size_t cursor = 0; !err && (block = blocks_next(blocks, &cursor));) {
 		struct sampled_block sampled_block = sampled_block_new(process, block);
 

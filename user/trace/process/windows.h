@@ -19,6 +19,8 @@
  */
 #pragma once
 
+#include <stdbool.h>
+
 #include "trace/blocks/blocks.h"
 #include "trace/blocks/chunk_table.h"
 #include "trace/blocks/deaths.h"
@@ -113,6 +115,8 @@ int state_windows_large_begin(struct process_state *process);
  * its address is dropped.
  */
 int state_window_skips(struct process_state *process, const struct block *block);
+/* Is a block like this one seen in windows only? */
+bool state_window_has(const struct process_state *process, const struct block *block);
 /* The block has been added to the table. Without memory it is removed again, and counted. */
 void state_window_sight(struct process_state *process, const struct block *block);
 /* The block has been removed from the table. */
@@ -138,8 +142,8 @@ void state_window_shown(struct process_state *process, struct sampled_block *sam
 void state_window_rechecked(struct process_state *process, struct sampled_block *sampled_block,
 			    int gone, const struct event_census_kind *kind);
 /* Do walks of malloc's heap count this block, which was seen? */
-int state_window_is_chunk(const struct process_state *process,
-			  const struct sampled_block *sampled_block, const struct block *block);
+bool state_window_is_chunk(const struct process_state *process,
+			   const struct sampled_block *sampled_block, const struct block *block);
 /* The kind and the size class of a block that was seen: what heap walks count it by. */
 void state_window_place(const struct process_state *process,
 			const struct sampled_block *sampled_block, const struct block *block,

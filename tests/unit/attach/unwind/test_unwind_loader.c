@@ -104,7 +104,7 @@ static void large_libraries_are_not_waited_for(void **state)
 	need("gcc");
 	place->large = library_load(place, "large", 9);
 	place->small = library_load(place, "small", 1);
-	unwind_loader_prepare(place->loader, getpid());
+	unwind_loader_prepare(place->loader, getpid(), ABI_UNWIND_ROWS_CALLS);
 	assert_int_equal(unwind_loader_hurry(place->loader, until), 1);
 	assert_int_equal(place->small_tables, 1);
 	assert_int_equal(place->large_tables, 0);
@@ -116,7 +116,7 @@ static void large_libraries_are_not_waited_for(void **state)
 	assert_int_equal(place->large_tables, 1);
 
 	/* Each file has one table, however often it is met. */
-	unwind_loader_prepare(place->loader, getpid());
+	unwind_loader_prepare(place->loader, getpid(), ABI_UNWIND_ROWS_CALLS);
 	assert_int_equal(unwind_loader_step(place->loader, until), 1);
 	assert_int_equal(place->small_tables, 1);
 	assert_int_equal(place->large_tables, 1);
@@ -147,7 +147,7 @@ static void a_program_itself_is_waited_for(void **state)
 		if (maps.entries[i].inode == place->large)
 			unwind_loader_map(place->loader, program.pid, &maps.entries[i]);
 	process_maps_free(&maps);
-	unwind_loader_prepare(place->loader, program.pid);
+	unwind_loader_prepare(place->loader, program.pid, ABI_UNWIND_ROWS_CALLS);
 	assert_int_equal(unwind_loader_hurry(place->loader, clock_ns(CLOCK_MONOTONIC) + PATIENT_NS),
 			 1);
 	assert_int_equal(place->large_tables, 1);

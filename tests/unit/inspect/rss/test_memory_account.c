@@ -36,6 +36,8 @@ static struct memory_map *map_add(struct memory_account *account, uint64_t start
 	return map;
 }
 
+static const struct memory_allocators no_allocators = {.unread = ""};
+
 /* Pages 0, 2 and 3 of 4 are resident. */
 static void account_make(struct memory_account *account)
 {
@@ -95,12 +97,16 @@ static void test_regions(void **state)
 
 static int64_t check_sums(const struct memory_node *node)
 {
-	int64_t sum = 0;
+	int64_t sum = 0, own = 0;
 
-	for (size_t i = 0; i < node->child_count; i++)
+	for (size_t i = 0; i < node->child_count; i++) {
 		sum += check_sums(&node->children[i]);
-	if (node->child_count)
+		own += node->children[i].own;
+	}
+	if (node->child_count) {
 		assert_int_equal(sum, node->size);
+		assert_int_equal(own, node->own);
+	}
 	return node->size;
 }
 
@@ -115,7 +121,10 @@ static void check_tree(uint64_t rss, int64_t changed)
 	assert_int_equal(memory_region_open(&account, BASE, BASE + 3 * PAGE, &region), 0);
 	memory_region_take(&region, BASE + 96, MEMORY_USED, 2);
 	memory_region_take(&region, region.end, MEMORY_BINS, 1);
-	assert_int_equal(memory_tree_build(&root, &account, rss, 5, ""), 0);
+	assert_int_equal(memory_tree_build(&root, &account,
+					   &(struct smaps_totals){.rss = rss, .own = PAGE}, 5,
+					   &no_allocators),
+			 0);
 	assert_int_equal(root.size, rss);
 	assert_string_equal(root.name, "rss");
 	check_sums(&root);
@@ -154,7 +163,11 @@ static void test_lying_maps(void **state)
 		snprintf(name, sizeof(name), "[anon:%u]", i);
 		map_add(&account, BASE + (8 + i) * PAGE, 1, 1, MEMORY_ANONYMOUS, name);
 	}
-	assert_int_equal(memory_tree_build(&root, &account, 10006 * PAGE, 0, ""), 0);
+	assert_int_equal(
+		memory_tree_build(&root, &account,
+				  &(struct smaps_totals){.rss = 10006 * PAGE, .own = 3 * PAGE}, 0,
+				  &no_allocators),
+		0);
 	check_sums(&root);
 	assert_null(memory_node_child(&root, "changed while read"));
 	assert_true(root.child_count < 5000);
@@ -178,7 +191,10 @@ static void test_shared_map(void **state)
 	map = map_add(&account, BASE + 8 * PAGE, 4, 3, MEMORY_FILE, "/b");
 	map->private_dirty = 3 * PAGE;
 	map->anonymous = PAGE;
-	assert_int_equal(memory_tree_build(&root, &account, 7 * PAGE, 0, ""), 0);
+	assert_int_equal(memory_tree_build(&root, &account,
+					   &(struct smaps_totals){.rss = 7 * PAGE, .own = 6 * PAGE},
+					   0, &no_allocators),
+			 0);
 	check_sums(&root);
 	node = memory_node_child(memory_node_child(&root, "files"), "/a");
 	assert_null(memory_node_child(node, "private, dirty"));

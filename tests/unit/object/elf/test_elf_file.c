@@ -30,6 +30,7 @@ static void own_symbols_are_where_they_say(void **state)
 	struct elf_file *file = open_elf("/proc/self/exe", NO_DEBUG);
 	uint64_t bias = own_bias(file, (void *)landmark_data), offset, vaddr, block, word = 0;
 	struct elf_symbol symbol, at;
+	struct elf_segment segment;
 
 	(void)state;
 	assert_true(landmark_function(1) > 0);
@@ -50,6 +51,10 @@ static void own_symbols_are_where_they_say(void **state)
 	assert_int_equal(elf_file_offset(file, symbol.vaddr, &offset), 0);
 	assert_int_equal(elf_file_vaddr(file, offset, &vaddr), 0);
 	assert_int_equal(vaddr, symbol.vaddr);
+	assert_int_equal(elf_file_segment(file, offset, &segment), 0);
+	assert_int_equal(offset - segment.offset, vaddr - segment.start);
+	assert_true(vaddr < segment.limit);
+	assert_int_equal((segment.start | segment.limit | segment.offset) & 4095, 0);
 	assert_int_equal(elf_file_read(file, symbol.vaddr, &word, 8), 8);
 	assert_memory_equal(&word, (void *)(uintptr_t)landmark_function, 8);
 
@@ -71,6 +76,7 @@ static void own_symbols_are_where_they_say(void **state)
 	assert_int_equal(elf_file_symbol_at(file, UINT64_MAX, &symbol), -ENOENT);
 	assert_int_equal(elf_file_offset(file, UINT64_MAX, &offset), -ENOENT);
 	assert_int_equal(elf_file_vaddr(file, UINT64_MAX, &offset), -ENOENT);
+	assert_int_equal(elf_file_segment(file, UINT64_MAX, &segment), -ENOENT);
 	assert_int_equal(elf_file_bias(file, 4096, 1ull << 40, &offset), -ENOENT);
 	assert_int_equal(elf_file_read(file, UINT64_MAX - 2, &word, 8), 0);
 	assert_int_equal(elf_file_section(file, ".nonsense", &vaddr, &block), -ENOENT);

@@ -96,6 +96,7 @@ static void same_as_addr2line(const char *path, uint64_t vaddr, const struct sym
 static int stack_compare(struct symbols *symbols, const char *path, int *inlined)
 {
 	struct symbols_frame frames[SYMBOLS_FRAMES_MAX];
+	struct symbols_binary binary;
 	struct program program;
 	struct modules *modules;
 	uint64_t vaddr;
@@ -113,6 +114,9 @@ static int stack_compare(struct symbols *symbols, const char *path, int *inlined
 		if (!file_vaddr(modules, path, program.stack[i] - 1, &vaddr) ||
 		    !strncmp(frames[0].function, "_start", 6))
 			continue; /* assembler code has a file, but addr2line shows no line */
+		assert_true(symbols_binary(modules, program.stack[i], &binary));
+		assert_string_equal(binary.path, path);
+		assert_true(vaddr >= binary.segment.start && vaddr < binary.segment.limit);
 		same_as_addr2line(path, vaddr, frames, count);
 		total += count;
 		*inlined += count - 1;

@@ -17,6 +17,7 @@
 #include "assembly.h"
 #include "object/elf/elf_file.h"
 #include "object/unwind/unwind_table.h"
+#include "ranges.h"
 
 /* The table of an assembly; the caller frees both. */
 static struct unwind_table *table_of(struct elf_file *file)
@@ -64,8 +65,8 @@ static void a_function_of_many_rows(void **state)
 	is_rsp(rule_before(file, table, "in_begin"), 8);
 	is_rsp(rule_before(file, table, "in_rest"), 8 + 8 * 200000);
 	is_rsp(rule_before(file, table, "in_honest"), 48);
-	assert_in_range(table->origin.rows, 200000, 200010);
-	assert_in_range(table->row_count, 3, 12);
+	assert_uint_in_range(table->origin.rows, 200000, 200010);
+	assert_uint_in_range(table->row_count, 3, 12);
 	unwind_table_free(table);
 	elf_file_close(file);
 }
@@ -90,7 +91,7 @@ static void functions_beyond_the_code(void **state)
 	(void)state;
 	is_rsp(rule_before(file, table, "in_honest"), 48);
 	is_rsp(rule_before(file, table, "in_vast"), 64);
-	assert_in_range(table->page_count, 1, 2);
+	assert_uint_in_range(table->page_count, 1, 2);
 	unwind_table_free(table);
 	elf_file_close(file);
 }

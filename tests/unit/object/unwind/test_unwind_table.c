@@ -20,6 +20,7 @@
 #include "object/elf/elf_file.h"
 #include "object/unwind/unwind_table.h"
 #include "programs.h"
+#include "ranges.h"
 
 static char folder[PATH_MAX]; /* of this run */
 
@@ -144,7 +145,7 @@ static void compiled_functions(void **state)
 		/* the array, the return address, and what the compiler adds */
 		flat = rule_before(&built, "in_flat");
 		assert_int_equal(flat.kind, ABI_UNWIND_RSP);
-		assert_in_range(flat.cfa, 48, 80);
+		assert_uint_in_range(flat.cfa, 48, 80);
 		assert_int_equal(flat.rbp, 0);
 		assert_int_equal(built.table->origin.odd, 0);
 		built_close(&built);
@@ -292,9 +293,9 @@ static void rows_of_all_pages(void **state)
 		snprintf(symbol, sizeof(symbol), "in_%d", i);
 		check(&built, symbol, ABI_UNWIND_RSP, 16 + 8 * i, 0);
 	}
-	assert_in_range(built.table->page_count, 25, 26);
+	assert_uint_in_range(built.table->page_count, 25, 26);
 	/* Two rows a function, for it and for the gap, and one for a page that begins within. */
-	assert_in_range(built.table->row_count, 80, 80 + built.table->page_count);
+	assert_uint_in_range(built.table->row_count, 80, 80 + built.table->page_count);
 	built_close(&built);
 }
 
@@ -359,7 +360,7 @@ static void constants_beside_code(void **state)
 	snprintf(path, sizeof(path), "%s/constants", folder);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	assert_int_equal(unwind_table_build(&table, fd, -1, ABI_UNWIND_ROWS_CALLS), 0);
-	assert_in_range(table->origin.uncovered, 0, 64);
+	assert_uint_in_range(table->origin.uncovered, 0, 64);
 	unwind_table_free(table);
 	close(fd);
 }

@@ -55,10 +55,14 @@ static void expect(struct plan_cache *cache, struct elf_file *file, const struct
 		assert_int_equal(plan.sites[i].vaddr, fresh.sites[i].vaddr);
 		assert_int_equal(plan.sites[i].cookie, fresh.sites[i].cookie);
 	}
-	/* The plan is the caller's own: changes to it do not reach the cache. */
-	plan.sites[0].vaddr = 1;
+	/* The plan is the caller's own, but all plans of a file share their arrays. */
+	struct plan second;
+	assert_int_equal(plan_cache_python(cache, file, opts, &second), 0);
+	assert_ptr_equal(second.sites, plan.sites);
 	plan.mode_why[0] = 'x';
 	plan_free(&plan);
+	assert_int_equal(second.sites[0].vaddr, fresh.sites[0].vaddr);
+	plan_free(&second);
 	plan_free(&fresh);
 }
 

@@ -24,6 +24,7 @@
 #include "container_files.h"
 #include "proc/container/container_list.h"
 #include "proc/container/state_file.h"
+#include "util/buffer.h"
 
 static const char docker_config[] =
 	"{\"StreamConfig\":{},\"State\":{\"Running\":true,\"Paused\":false,"
@@ -176,6 +177,179 @@ static void kubernetes_names(void **state)
 	assert_int_equal(container_kubernetes_log("web-0_front-" ID_A ".log", &found), 0);
 	assert_int_equal(container_kubernetes_log("web-0_front_app_x-" ID_A ".log", &found), 0);
 	assert_int_equal(container_kubernetes_log("web-0_front_app" ID_A ".log", &found), 0);
+}
+
+/* --- labels and annotations ------------------------------------------------------------------- */
+
+static bool tagged(struct container_list *list, const char *id, enum container_tag kind,
+		   const char *text)
+{
+	return container_is_tagged(list, get(list, id), kind, text);
+}
+
+/* dockershim and cri-dockerd: a pod's labels and annotations are labels of its sandbox. */
+static void docker_tags(void **state)
+{
+	static const char app[] =
+		"{\"State\":{\"Running\":false,\"Pid\":0},\"ID\":\"" ID_A
+		"\",\"Config\":{\"Labels\":{\"maintainer\":\"us\",\"annotation.io.kubernetes."
+		"container.hash\":\"5f9d12ab\",\"io.kubernetes.container.name\":\"app\",\"io."
+		"kubernetes.docker.type\":\"container\",\"io.kubernetes.pod.name\":\"web-0\",\"io."
+		"kubernetes.pod.namespace\":\"front\"}},\"Name\":\"/k8s_app_web-0_front_uid_2\"}";
+	static const char sandbox[] =
+		"{\"State\":{\"Running\":false,\"Pid\":0},\"ID\":\"" ID_B
+		"\",\"Config\":{\"Labels\":{\"app\":\"shop\",\"annotation.tracer.dev/enabled\":"
+		"\"true\",\"io.kubernetes.docker.type\":\"podsandbox\",\"io.kubernetes.pod.name\":"
+		"\"web-0\",\"io.kubernetes.pod.namespace\":\"front\"}},"
+		"\"Name\":\"/k8s_POD_web-0_front_uid_2\"}";
+	struct folder *folder = *state;
+	struct container_list list = {.current_owner.uid = geteuid()};
+
+	put(folder, "containers/" ID_A "/config.v2.json", app);
+	put(folder, "containers/" ID_B "/config.v2.json", sandbox);
+	assert_int_equal(container_docker_root(&list, folder->fd), 0);
+	assert_true(tagged(&list, ID_A, CONTAINER_LABEL, "maintainer=us"));
+	assert_true(
+		tagged(&list, ID_A, CONTAINER_ANNOTATION, "io.kubernetes.container.hash=5f9d12ab"));
+	assert_false(tagged(&list, ID_A, CONTAINER_LABEL, "app=shop")); /* no sandbox runs */
+	container_list_find(&list, ID_B, "")->init_pid = 1;
+	assert_true(tagged(&list, ID_A, CONTAINER_LABEL, "app=shop"));
+	assert_true(tagged(&list, ID_A, CONTAINER_LABEL, "app=sh*"));
+	assert_true(tagged(&list, ID_A, CONTAINER_LABEL, "app"));
+	assert_false(tagged(&list, ID_A, CONTAINER_LABEL, "app=shopping"));
+	assert_false(tagged(&list, ID_A, CONTAINER_LABEL, "ap"));
+	assert_false(tagged(&list, ID_A, CONTAINER_LABEL, "ap*=shop"));
+	assert_false(tagged(&list, ID_A, CONTAINER_ANNOTATION, "app=shop"));
+	assert_true(tagged(&list, ID_A, CONTAINER_ANNOTATION, "tracer.dev/enabled=true"));
+	/* Another user's sandbox says nothing about it. */
+	container_list_find(&list, ID_B, "")->owner.uid++;
+	assert_false(tagged(&list, ID_A, CONTAINER_LABEL, "app"));
+	container_list_free(&list);
+}
+
+/* containerd: annotations that the runtime passes on (pod_annotations), and no labels. */
+static void containerd_tags(void **state)
+{
+	static const char bundle[] =
+		"{\"annotations\":{\"io.kubernetes.cri.container-name\":\"app\","
+		"\"io.kubernetes.cri.container-type\":\"container\","
+		"\"io.kubernetes.cri.sandbox-name\":\"web-0\","
+		"\"io.kubernetes.cri.sandbox-namespace\":\"front\","
+		"\"io.kubernetes.cri.sandbox-uid\":\"6f1a3c52-1c5e-4f6a-9f6b-0123456789ab\","
+		"\"tracer.dev/enabled\":\"true\"}}";
+	struct folder *folder = *state;
+	struct container_list list = {.current_owner.uid = geteuid()};
+
+	put(folder, "k8s.io/" ID_A "/config.json", bundle);
+	assert_int_equal(container_containerd_tasks(&list, folder->fd), 0);
+	assert_true(tagged(&list, ID_A, CONTAINER_ANNOTATION, "tracer.dev/enabled=true"));
+	assert_true(tagged(&list, ID_A, CONTAINER_ANNOTATION,
+			   "io.kubernetes.cri.sandbox-uid=6f1a3c52-*"));
+	assert_false(tagged(&list, ID_A, CONTAINER_LABEL, "tracer.dev/enabled"));
+	container_list_free(&list);
+}
+
+/*
+ * CRI-O and Podman: only of containers that run, as this process does, and of sandboxes, which need
+ * no process. CRI-O's labels and annotations are JSON texts; a pod's are its sandbox's.
+ */
+static void podman_tags(void **state)
+{
+	static const char crio[] =
+		"{\"annotations\":{\"io.kubernetes.container.name\":\"app\","
+		"\"io.kubernetes.cri-o.ContainerType\":\"container\","
+		"\"io.kubernetes.cri-o.Labels\":\"{\\\"io.kubernetes.pod.uid\\\":\\\"6f1a\\\","
+		"\\\"io.kubernetes.pod.name\\\":\\\"web-0\\\"}\","
+		"\"io.kubernetes.cri-o.Annotations\":\"{\\\"tracer.dev/enabled\\\":\\\"true\\\"}\","
+		"\"io.kubernetes.pod.name\":\"web-0\",\"io.kubernetes.pod.namespace\":\"front\"}}";
+	static const char sandboxes[] =
+		"[{\"id\":\"" ID_A "\",\"names\":[\"k8s_POD_web-0_front_6f1a3c52-1c5e-4f6a-9f6b-"
+		"0123456789ab_0\"]}]";
+	static const char crio_sandbox[] =
+		"{\"annotations\":{\"io.kubernetes.cri-o.ContainerType\":\"sandbox\","
+		"\"io.kubernetes.cri-o.Labels\":\"{\\\"app\\\":\\\"shop\\\"}\","
+		"\"io.kubernetes.pod.name\":\"web-0\",\"io.kubernetes.pod.namespace\":\"front\"}}";
+	static const char podman[] = "{\"annotations\":{\"io.container.manager\":\"libpod\","
+				     "\"tracer.dev/enabled\":\"false\"}}";
+	struct folder *folder = *state;
+	struct container_list list = {.current_owner.uid = geteuid()};
+
+	put(folder, "overlay-containers/containers.json", podman_index);
+	put(folder, "overlay-containers/" ID_B "/userdata/config.json", podman);
+	put(folder, "overlay-containers/" ID_C "/userdata/config.json", crio);
+	put(folder, "overlay-containers/" ID_A "/userdata/config.json", crio_sandbox);
+	put(folder, "overlay-containers/volatile-containers.json", sandboxes);
+	assert_int_equal(container_podman_storage(&list, folder->fd), 0);
+	assert_false(tagged(&list, ID_C, CONTAINER_LABEL, "io.kubernetes.pod.uid"));
+	assert_true(tagged(&list, ID_C, CONTAINER_LABEL, "app=shop"));
+	container_list_find(&list, ID_B, "")->init_pid = getpid();
+	container_list_find(&list, ID_C, "")->init_pid = getpid();
+	assert_int_equal(container_podman_storage(&list, folder->fd), 0);
+	assert_true(tagged(&list, ID_C, CONTAINER_LABEL, "io.kubernetes.pod.uid=6f1a"));
+	assert_true(tagged(&list, ID_C, CONTAINER_ANNOTATION, "tracer.dev/enabled=true"));
+	assert_true(tagged(&list, ID_C, CONTAINER_ANNOTATION, "io.kubernetes.pod.namespace"));
+	assert_true(tagged(&list, ID_B, CONTAINER_ANNOTATION, "tracer.dev/enabled=false"));
+	assert_string_equal(get(&list, ID_B)->pod, "");
+	container_list_free(&list);
+
+	/* A link is not followed, out of the container's folder or within it. */
+	put(folder, "overlay-containers/other.json", crio);
+	assert_int_equal(
+		unlinkat(folder->fd, "overlay-containers/" ID_C "/userdata/config.json", 0), 0);
+	assert_int_equal(symlinkat("../../other.json", folder->fd,
+				   "overlay-containers/" ID_C "/userdata/config.json"),
+			 0);
+	assert_int_equal(container_podman_storage(&list, folder->fd), 0);
+	container_list_find(&list, ID_C, "")->init_pid = getpid();
+	assert_int_equal(container_podman_storage(&list, folder->fd), 0);
+	assert_false(tagged(&list, ID_C, CONTAINER_ANNOTATION, "tracer.dev/enabled"));
+	container_list_free(&list);
+}
+
+/* What is kept is bounded, and whatever it is, it is no text of another. */
+static void hostile_tags(void **state)
+{
+	struct buffer tags = {0};
+	json_t *labels = json_object(), *annotations;
+	struct container_list list = {.count = 1};
+	struct container container = {0};
+	char text[2000], key[32];
+
+	(void)state;
+	memset(text, 'x', sizeof(text) - 1);
+	text[sizeof(text) - 1] = '\0';
+	json_object_set_new(labels, "long", json_string(text));
+	json_object_set_new(labels, "app", json_string("shop"));
+	json_object_set_new(labels, "number", json_integer(1));
+	for (int i = 0; i < 10000; i++) {
+		snprintf(key, sizeof(key), "key%d", i);
+		json_object_set_new(labels, key, json_string("v"));
+	}
+	assert_int_equal(container_kubernetes_tags(labels, NULL, &tags), 0);
+	assert_in_range(tags.size, 16000, 16384);
+	container.tags = tags;
+	list.entries = &container;
+	assert_true(container_is_tagged(&list, &container, CONTAINER_LABEL, "app=shop"));
+	assert_false(container_is_tagged(&list, &container, CONTAINER_LABEL, "long"));
+	assert_false(container_is_tagged(&list, &container, CONTAINER_LABEL, "number"));
+	assert_false(container_is_tagged(&list, &container, CONTAINER_LABEL, ""));
+	buffer_free(&container.tags);
+	container.tags = tags = (struct buffer){0};
+	json_decref(labels);
+
+	annotations = json_pack("{s:s, s:s, s:[s]}", "io.kubernetes.cri-o.Labels", "[\"app\"]",
+				"io.kubernetes.cri-o.Annotations", "{\"a\"", "list", "x");
+	assert_int_equal(container_kubernetes_tags(annotations, annotations, &tags), 0);
+	container.tags = tags;
+	assert_false(container_is_tagged(&list, &container, CONTAINER_LABEL, "app"));
+	assert_true(container_is_tagged(&list, &container, CONTAINER_LABEL,
+					"io.kubernetes.cri-o.Labels"));
+	assert_false(container_is_tagged(&list, &container, CONTAINER_ANNOTATION, "a"));
+	buffer_free(&container.tags);
+	json_decref(annotations);
+	annotations = json_array();
+	assert_int_equal(container_kubernetes_tags(annotations, annotations, &tags), 0);
+	json_decref(annotations);
 }
 
 /* A file of the given size: "[{},{},...]", or an array of one text. */
@@ -396,6 +570,10 @@ int main(void)
 		cmocka_unit_test_setup_teardown(podman_state, folder_make, folder_remove),
 		cmocka_unit_test_setup_teardown(containerd_state, folder_make, folder_remove),
 		cmocka_unit_test_setup_teardown(kubernetes_names, folder_make, folder_remove),
+		cmocka_unit_test_setup_teardown(docker_tags, folder_make, folder_remove),
+		cmocka_unit_test_setup_teardown(containerd_tags, folder_make, folder_remove),
+		cmocka_unit_test_setup_teardown(podman_tags, folder_make, folder_remove),
+		cmocka_unit_test(hostile_tags),
 		cmocka_unit_test_setup_teardown(hostile_files, folder_make, folder_remove),
 		cmocka_unit_test_setup_teardown(large_state, folder_make, folder_remove),
 		cmocka_unit_test_setup_teardown(docker_socket, folder_make, folder_remove),

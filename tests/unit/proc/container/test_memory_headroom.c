@@ -24,6 +24,7 @@
 
 #include "proc/container/memory_files.h"
 #include "proc/container/memory_headroom.h"
+#include "ranges.h"
 
 #define MIB (1ll << 20)
 
@@ -75,7 +76,7 @@ static void machine(void **state)
 	assert_true(memory_headroom_is_short(capacity, &missing));
 	assert_string_equal(missing.where, "the machine");
 	assert_int_equal(missing.wanted, (1ull << 50) + (1ull << 49));
-	assert_in_range(missing.left, 1, 1ull << 50);
+	assert_uint_in_range(missing.left, 1, 1ull << 50);
 	assert_int_equal(memory_headroom_take(capacity, getpid(), -(1ll << 50)), 0);
 	assert_false(memory_headroom_is_short(capacity, &missing));
 	assert_int_equal(memory_headroom_take(capacity, 1 << 30, 1), -ESRCH);
@@ -152,7 +153,7 @@ static void cgroups(void **state)
 	snprintf(name, sizeof(name), "the cgroup /tracer-unit-%d", getpid());
 	assert_string_equal(missing.where, name);
 	assert_int_equal(missing.wanted, 72 * MIB);
-	assert_in_range(missing.left, 48 * MIB, 64 * MIB);
+	assert_uint_in_range(missing.left, 48 * MIB, 64 * MIB);
 	assert_int_equal(memory_headroom_take(capacity, one, -24 * MIB), 0);
 	assert_false(memory_headroom_is_short(capacity, &missing));
 	memory_headroom_free(capacity);

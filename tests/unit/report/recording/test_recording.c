@@ -9,11 +9,12 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <zlib.h>
+#include <zstd.h>
 
 #include "place.h"
 #include "recordings.h"
 #include "report/pprof/pprof.h"
-#include "report/recording/record_state.h"
 #include "report/recording/recording.h"
 #include "snapshot/group/group.h"
 #include "util/error.h"
@@ -67,7 +68,7 @@ static unsigned int recording_check(const char *path, recording_count_fn count, 
 		return 0;
 	}
 	do {
-		more = recording_next(recording, UINT64_MAX, 1, &moment);
+		more = recording_next(recording, UINT64_MAX, &moment);
 		assert_true(more >= 0);
 		if (more) {
 			assert_int_equal(moment.index, read);
@@ -101,33 +102,47 @@ static void test_what_was_recorded_is_read(void **state)
 	assert_string_equal(damage, "");
 }
 
-/* Samples that are gone do not stay in the recording's state for ever. */
+/*
+ * What has little in common with the one before; whole records, because the profiles from the last
+ * one on have become too many bytes, or because an append failed and the file in memory is empty.
+ */
 static void test_whole_again(void **state)
 {
 	struct place *place = *state;
-	struct recording_made made;
 	struct recording *recording;
 	struct recording_moment moment;
 	struct infile file;
 	struct record_header header;
-	unsigned int whole = 0;
+	struct recorder_last head;
 	char damage[256];
+	int last = memfd_create("last", MFD_CLOEXEC),
+	    out = open(place->path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 
-	assert_int_equal(recording_make(place->path, all_change, 30000, 6, &made), 0);
-	assert_int_equal(recording_check(place->path, all_change, 30000, 1, damage), 6);
-	assert_int_equal(infile_open(&file, place->path), 0);
-	for (unsigned int i = 0; i + 1 < made.count; i++) {
-		assert_int_equal(pread(file.fd, &header, sizeof(header), made.ends[i]),
-				 sizeof(header));
-		whole += header.flags & RECORD_WHOLE;
+	assert_int_equal(recorder_begin(out, RECORDING_BEGIN), 0);
+	for (unsigned int at = 0; at < 6; at++) {
+		off_t end = lseek(out, 0, SEEK_END);
+
+		if (at == 2) {
+			assert_int_equal(pread(last, &head, sizeof(head), 0), sizeof(head));
+			head.run = RECORD_RUN - 1000;
+			assert_int_equal(pwrite(last, &head, sizeof(head), 0), sizeof(head));
+		}
+		if (at == 4)
+			assert_int_equal(ftruncate(last, 0), 0);
+		assert_int_equal(recording_add(out, last, all_change, 30000, at), 0);
+		assert_int_equal(pread(out, &header, sizeof(header), end), sizeof(header));
+		assert_int_equal(header.flags, at % 2 ? 0 : RECORD_WHOLE);
 	}
-	assert_true(whole > 0 && whole < made.count - 1);
+	close(last);
+	close(out);
+	assert_int_equal(recording_check(place->path, all_change, 30000, 1, damage), 6);
+	assert_int_equal(recording_check(place->path, all_change, 30000, 0, damage), 6);
 	/* Those before a moment, without reading the rest. */
+	assert_int_equal(infile_open(&file, place->path), 0);
 	assert_int_equal(recording_new(&recording, &file), 0);
 	for (unsigned int i = 0; i < 4; i++)
-		assert_int_equal(recording_next(recording, 3 * RECORDING_SECOND + 1, 1, &moment),
-				 1);
-	assert_int_equal(recording_next(recording, 3 * RECORDING_SECOND + 1, 1, &moment), 0);
+		assert_int_equal(recording_next(recording, 3 * RECORDING_SECOND + 1, &moment), 1);
+	assert_int_equal(recording_next(recording, 3 * RECORDING_SECOND + 1, &moment), 0);
 	assert_int_equal(moment.index, 3);
 	assert_string_equal(recording_damage(recording), "");
 	recording_free(recording);
@@ -220,25 +235,127 @@ static void test_size(void **state)
 	assert_true(recorded * 10 <= whole);
 }
 
-/* Items without a byte, as no tracer writes them: the sanitizers watch. */
-static void test_empty_items(void **state)
+struct crafted {
+	uint32_t flags, unpacked, packed; /* packed 0: the bytes that there are */
+	const void *data;
+	size_t bytes;
+};
+
+/* Appends a record with the right checksum, as no tracer writes it. */
+static void record_craft(const char *path, const struct crafted *crafted)
 {
-	/* 6 values, no header; an empty string, no tables, a sample of one number; its row */
-	static const unsigned char bytes[] = {6, 0, 1, 0, 0, 0, 0, 1, 1, 0, 1, 0, 2, 2, 0, 0, 0, 0};
-	static const unsigned char none[] = {6, 0, 1, 0, 0, 0, 0, 0, 0};
-	const struct span payloads[] = {{none, sizeof(none)}, {bytes, sizeof(bytes)}};
+	const uint32_t bytes = (uint32_t)crafted->bytes;
+	struct record_header header = {.magic = RECORD_MAGIC,
+				       .flags = crafted->flags,
+				       .since_ns = 60 * RECORDING_SECOND,
+				       .packed = crafted->packed ? crafted->packed : bytes,
+				       .unpacked = crafted->unpacked};
+	FILE *file = fopen(path, "a");
 
-	(void)state;
-	for (size_t i = 0; i < 2; i++) {
-		struct record_state state_of = {0};
-		struct buffer profile = {0};
+	header.checksum = (uint32_t)crc32(
+		crc32(0, (const void *)&header, offsetof(struct record_header, checksum)),
+		crafted->data, bytes);
+	assert_non_null(file);
+	assert_int_equal(fwrite(&header, sizeof(header), 1, file), 1);
+	assert_int_equal(fwrite(crafted->data, 1, crafted->bytes, file), crafted->bytes);
+	fclose(file);
+}
 
-		assert_int_equal(record_state_apply(&state_of, payloads[i]), 0);
-		assert_int_equal(state_of.live, i);
-		assert_int_equal(record_profile(&state_of, &profile), 0);
-		record_state_free(&state_of);
-		buffer_free(&profile);
+/* The reason why a record that was crafted after three others is not read. */
+static void crafted_check(const char *path, const struct crafted *crafted, const char *reason)
+{
+	struct recording_made made;
+	struct recording *recording;
+	struct recording_moment moment;
+	struct snapshot *snapshot;
+	struct infile file;
+	int count = 0;
+
+	assert_int_equal(recording_make(path, some_change, 60, 3, &made), 0);
+	record_craft(path, crafted);
+	assert_int_equal(infile_open(&file, path), 0);
+	assert_int_equal(recording_new(&recording, &file), 0);
+	while (recording_next(recording, UINT64_MAX, &moment) > 0 &&
+	       !recording_snapshot(recording, &snapshot)) {
+		snapshot_free(snapshot);
+		count++;
 	}
+	assert_int_equal(count, 3);
+	assert_non_null(strstr(recording_damage(recording), reason));
+	assert_int_equal(recording_next(recording, UINT64_MAX, &moment), 0);
+	recording_free(recording);
+	infile_close(&file);
+}
+
+/* What is packed to next to nothing; no memory is taken for it. */
+static void test_bombs(void **state)
+{
+	struct place *place = *state;
+	const size_t bytes = 8u << 20, room = ZSTD_compressBound(bytes);
+	unsigned char *zeros = calloc(1, bytes), *packed = malloc(room);
+	struct crafted bomb = {.flags = RECORD_WHOLE, .data = packed};
+
+	assert_true(zeros && packed);
+	bomb.bytes = ZSTD_compress(packed, room, zeros, bytes, 1);
+	bomb.unpacked = 128u << 20;
+	crafted_check(place->path, &bomb, "unpacks to more than can be");
+	bomb.unpacked = UINT32_MAX;
+	crafted_check(place->path, &bomb, "unpacks to more than can be");
+	/* Its header claims bytes that the file does not have. */
+	bomb.packed = UINT32_MAX;
+	crafted_check(place->path, &bomb, "a snapshot is cut off");
+	bomb.packed = 0;
+	/* It has more, or fewer, than it claims; zeros are no profile. */
+	bomb.unpacked = (uint32_t)bytes - 1;
+	crafted_check(place->path, &bomb, "a snapshot is damaged");
+	bomb.unpacked = (uint32_t)bytes + 1;
+	crafted_check(place->path, &bomb, "a snapshot is damaged");
+	bomb.unpacked = (uint32_t)bytes;
+	crafted_check(place->path, &bomb, "a snapshot is damaged");
+	bomb.flags = 0;
+	crafted_check(place->path, &bomb, "a snapshot is damaged");
+	bomb = (struct crafted){.flags = RECORD_WHOLE, .data = zeros, .bytes = 100};
+	crafted_check(place->path, &bomb, "a snapshot is damaged");
+	bomb.bytes = 0;
+	crafted_check(place->path, &bomb, "a snapshot is damaged");
+	free(zeros);
+	free(packed);
+}
+
+/* The first one is packed against another, and so are too many after a whole one. */
+static void test_without_the_one_before(void **state)
+{
+	struct place *place = *state;
+	const size_t bytes = 60u << 20, room = ZSTD_compressBound(bytes);
+	unsigned char *zeros = calloc(1, bytes), *packed = malloc(room);
+	struct crafted record = {.data = packed, .unpacked = (uint32_t)bytes};
+	struct recording *recording;
+	struct recording_moment moment;
+	struct infile file;
+	uint64_t count = 0;
+	int out = open(place->path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+
+	assert_true(zeros && packed);
+	record.bytes = ZSTD_compress(packed, room, zeros, bytes, 1);
+	for (uint32_t flags = 0; flags <= RECORD_WHOLE; flags += RECORD_WHOLE) {
+		assert_int_equal(ftruncate(out, 0), 0);
+		assert_int_equal(recorder_begin(out, RECORDING_BEGIN), 0);
+		for (unsigned int i = 0; i < 40; i++) {
+			record.flags = i ? 0 : flags;
+			record_craft(place->path, &record);
+		}
+		assert_int_equal(infile_open(&file, place->path), 0);
+		assert_int_equal(recording_new(&recording, &file), 0);
+		for (count = 0; recording_next(recording, UINT64_MAX, &moment) > 0;)
+			count++;
+		assert_int_equal(count, flags ? RECORD_RUN / bytes : 0);
+		assert_non_null(strstr(recording_damage(recording), "packed against"));
+		recording_free(recording);
+		infile_close(&file);
+	}
+	close(out);
+	free(zeros);
+	free(packed);
 }
 
 static void test_refused(void **state)
@@ -246,13 +363,21 @@ static void test_refused(void **state)
 	struct place *place = *state;
 	struct recording *recording;
 	struct infile file;
-	unsigned char bytes[40] = RECORDING_MAGIC "\x02";
+	unsigned char bytes[40] = RECORDING_MAGIC "\x01";
 
 	(void)place;
 	file = infile_memory(bytes, sizeof(bytes));
 	assert_int_equal(recording_new(&recording, &file), -EBADMSG);
 	assert_string_equal(error_reason(-EBADMSG),
-			    "a recording of version 2; this tracer reads version 1");
+			    "a recording of version 1, which an older tracer made; this one reads "
+			    "version 2");
+	bytes[8] = 3;
+	file = infile_memory(bytes, sizeof(bytes));
+	assert_int_equal(recording_new(&recording, &file), -EBADMSG);
+	assert_string_equal(error_reason(-EBADMSG),
+			    "a recording of version 3, which a newer tracer made; this one reads "
+			    "version 2");
+	bytes[8] = RECORDING_VERSION;
 	file = infile_memory(bytes, 20);
 	assert_int_equal(recording_new(&recording, &file), -EBADMSG);
 	bytes[0] = 'x';
@@ -270,7 +395,9 @@ int main(void)
 						place_teardown),
 		cmocka_unit_test_setup_teardown(test_damaged_bytes, place_setup, place_teardown),
 		cmocka_unit_test_setup_teardown(test_size, place_setup, place_teardown),
-		cmocka_unit_test(test_empty_items),
+		cmocka_unit_test_setup_teardown(test_bombs, place_setup, place_teardown),
+		cmocka_unit_test_setup_teardown(test_without_the_one_before, place_setup,
+						place_teardown),
 		cmocka_unit_test_setup_teardown(test_refused, place_setup, place_teardown),
 	};
 

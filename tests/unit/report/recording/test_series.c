@@ -121,20 +121,20 @@ static void test_cut(void **state)
 static void test_contents(void **state)
 {
 	struct place *place = *state;
-	const unsigned char payload[] = {1, 2, 0, 0xfd, 0xff, 0xff}; /* stored, of two bytes */
+	/* a frame of zstd: its magic number, two bytes, the last block, raw */
+	const unsigned char packed[] = {0x28, 0xb5, 0x2f, 0xfd, 0x20, 2, 0x11, 0, 0, 0xff, 0xff};
 	struct record_header record = {.magic = RECORD_MAGIC,
 				       .flags = RECORD_WHOLE,
-				       .packed = sizeof(payload) + 1,
+				       .packed = sizeof(packed),
 				       .unpacked = 2};
-	struct recording_header header = {.magic = RECORDING_MAGIC, .version = RECORDING_VERSION};
-	unsigned char packed[sizeof(payload) + 1] = {0};
+	struct recording_header header = {.version = RECORDING_VERSION};
 	struct series series;
 	FILE *file;
 
-	memcpy(packed, payload, sizeof(payload));
 	record.checksum = (uint32_t)crc32(
 		crc32(0, (const void *)&record, offsetof(struct record_header, checksum)), packed,
 		sizeof(packed));
+	memcpy(header.magic, RECORDING_MAGIC, sizeof(header.magic));
 	file = fopen(place->path, "w");
 	assert_non_null(file);
 	assert_int_equal(fwrite(&header, sizeof(header), 1, file), 1);

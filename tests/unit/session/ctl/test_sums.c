@@ -69,7 +69,7 @@ static int tell(struct trace *trace, struct reported *reported)
 
 	if (err == -ENODATA) {
 		memset(reported->sums, 0, sizeof(reported->sums));
-		trace_sums(trace, 0, EVENT_LAYER_PYTHON, reported->sums);
+		trace_sums(trace, 0, EVENT_LAYER_PYTHON, NULL, reported->sums);
 	}
 	reported->number = trace_sums_reported(trace);
 	return err;
@@ -83,7 +83,7 @@ static void check(struct trace *trace, const struct reported *reported)
 	const struct block *block;
 	size_t cursor = 0;
 
-	trace_sums(trace, 0, EVENT_LAYER_PYTHON, all);
+	trace_sums(trace, 0, EVENT_LAYER_PYTHON, NULL, all);
 	while ((block = blocks_next(blocks, &cursor))) {
 		held[block->stack].size += (double)block->bytes;
 		held[block->stack].count++;

@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "ranges.h"
 #include "session/overhead/governor.h"
 
 #define OVER 5 /* periods at six times the budget until the debt is too large */
@@ -121,7 +122,7 @@ static void test_widens(void **state)
 	for (int i = 0; i < 4; i++) {
 		assert_int_equal(periods_until_change(&run, 0.01, 10000), hold);
 		assert_int_equal(mode_of(&run), EVENT_MODE_CENSUS);
-		assert_in_range(periods_until_change(&run, 0.3, 100), 1, OVER);
+		assert_uint_in_range(periods_until_change(&run, 0.3, 100), 1, OVER);
 		hold *= 2;
 	}
 	/* A cost above half of the budget leaves no room for a step up. */

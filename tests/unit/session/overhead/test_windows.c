@@ -10,6 +10,7 @@
 
 #include <errno.h>
 
+#include "ranges.h"
 #include "windows_trial.h"
 
 /* The most that was lost in any 10 s, of windows from the given one on. */
@@ -210,7 +211,7 @@ static void test_targets(void **state)
 
 	assert_int_equal(run_until(&one, &target, 600 * S), 0);
 	assert_int_equal(run_until(&ten, &target, 600 * S), 0);
-	assert_in_range(one.count, 8 * ten.count, 12 * ten.count);
+	assert_uint_in_range(one.count, 8 * ten.count, 12 * ten.count);
 }
 
 /* Nothing is lost by probes that are hardly hit: they are in place for longer. */
@@ -259,7 +260,7 @@ static void test_yields(void **state)
 	assert_int_equal(run_until(&run, &half, run.now_ns + 60 * S), 0);
 	uint64_t since_ns = run.now_ns;
 	assert_int_equal(run_until(&run, &more, since_ns + 600 * S), -ENOSPC);
-	assert_in_range(run.now_ns - since_ns, 2 * S, 10 * S);
+	assert_uint_in_range(run.now_ns - since_ns, 2 * S, 10 * S);
 	run = (struct run){.windows = {.budget = 0.05}, .now_ns = S};
 	assert_int_equal(run_until(&run, &more, 600 * S), 0);
 }

@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "ranges.h"
 #include "windows_trial.h"
 
 /* Moments are spread: no phase of a period of one second is preferred. */
@@ -26,8 +27,8 @@ static void test_random(void **state)
 		phases[run.at[i].start_ns / (100 * MS) % 10]++;
 	}
 	for (size_t i = 0; i < 10; i++)
-		assert_in_range(phases[i], RUNS / 10 * 8 / 10, RUNS / 10 * 12 / 10);
-	assert_in_range(length_sum(&run) * 1000 / run.now_ns, 39, 41);
+		assert_uint_in_range(phases[i], RUNS / 10 * 8 / 10, RUNS / 10 * 12 / 10);
+	assert_uint_in_range(length_sum(&run) * 1000 / run.now_ns, 39, 41);
 }
 
 /*

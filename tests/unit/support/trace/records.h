@@ -138,6 +138,25 @@ static inline size_t symbol_frame_put(unsigned char *data, size_t size, uint32_t
 	return size + (sizeof(*frame) + frame->function_bytes + frame->filename_bytes + 7) / 8 * 8;
 }
 
+/* Names the address: a function of a binary, whose build ID has as many digits as it says. */
+static inline int feed_symbol_binary(struct trace *trace, uint64_t address, const char *function,
+				     const char *filename, const struct event_symbol_binary *binary,
+				     const char *build_id)
+{
+	unsigned char data[4096] = {0};
+	struct event_symbol *event = (void *)data;
+	size_t size = symbol_frame_put(data, sizeof(*event), 0, function, filename);
+
+	memcpy(data + size, binary, sizeof(*binary));
+	memcpy(data + size + sizeof(*binary), build_id, strlen(build_id));
+	size += (sizeof(*binary) + strlen(build_id) + 7) / 8 * 8;
+	event->header = header_of(EVENT_SYMBOL, size);
+	event->address = address;
+	event->count = 1;
+	event->flags = EVENT_SYMBOL_BINARY;
+	return trace_feed(trace, event, size);
+}
+
 /* mapped: the mapped file, NULL: filename is it. */
 static inline int feed_symbol_of(struct trace *trace, uint64_t address,
 				 const char *const *functions, uint32_t count, const char *filename,

@@ -9,6 +9,7 @@
 
 #include <stdlib.h>
 
+#include "ranges.h"
 #include "trace/blocks/block_owners.h"
 
 static void are_found_again(void **state)
@@ -53,7 +54,7 @@ static void unused_ones_are_dropped(void **state)
 		assert_int_not_equal(index, kept);
 		assert_int_equal(block_owners_get(&owners, index)->task, task);
 	}
-	assert_in_range(passes, 10, 20);
+	assert_uint_in_range(passes, 10, 20);
 	assert_true(owners.count <= OWNERS_FEW + 2);
 	assert_int_equal(block_owners_find(&owners, 1, 5), kept);
 	block_owners_free(&owners);
@@ -69,7 +70,7 @@ static void are_bounded(void **state)
 	while (task < 2 * OWNERS_MAX && (last = block_owners_find(&owners, 1, task)))
 		task++;
 	assert_int_equal(last, OWNER_NONE);
-	assert_in_range(task, OWNERS_MAX, OWNERS_MAX + 2);
+	assert_uint_in_range(task, OWNERS_MAX, OWNERS_MAX + 2);
 	assert_int_not_equal(block_owners_find(&owners, 1, 1), OWNER_NONE);
 	assert_true(block_owners_are_many(&owners));
 	block_owners_free(&owners);

@@ -236,15 +236,16 @@ static void test_report(void **state)
 	modes_print(out, &meta);
 	fclose(out);
 	assert_string_equal(
-		text, "Modes: exact 0.0-12.3 s; census 12.3-15.0 s (probes took 31.0 % of "
-		      "its CPU time, the budget is 5.0 %); off 15.0-20.0 s (probes took "
-		      "6.0 % of its CPU time, the budget is 5.0 %)\n"
-		      "Nothing is traced since 15.0 s: later allocations are not in the report, "
-		      "later frees are not seen\n"
-		      "Modes: exact 0.0-12.3 s; census 12.3-15.0 s (probes took 31.0 % of "
-		      "its CPU time, the budget is 5.0 %); growth 15.0-20.0 s\n"
-		      "Figures cover the time since 15.0 s, when growth mode began\n"
-		      "Modes: windows 0.0-15.0 s; windows of large blocks, too 15.0-20.0 s\n");
+		text,
+		"Modes: exact 0.0-12.3 s; census 12.3-15.0 s (probes took 31.0 % of "
+		"its CPU time just before, the budget is 5.0 %); off 15.0-20.0 s (probes took "
+		"6.0 % of its CPU time just before, the budget is 5.0 %)\n"
+		"Nothing is traced since 15.0 s: later allocations are not in the report, "
+		"later frees are not seen\n"
+		"Modes: exact 0.0-12.3 s; census 12.3-15.0 s (probes took 31.0 % of "
+		"its CPU time just before, the budget is 5.0 %); growth 15.0-20.0 s\n"
+		"Figures cover the time since 15.0 s, when growth mode began\n"
+		"Modes: windows 0.0-15.0 s; windows of large blocks, too 15.0-20.0 s\n");
 	free(text);
 }
 

@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "ranges.h"
 #include "window_records.h"
 
 /* Only what is allocated in a window, and shown by a walk in it, is kept. */
@@ -217,7 +218,7 @@ static void test_snapshot(void **state)
 		if (snapshot->traces[i].bytes == BLOCK - 1)
 			count += snapshot->traces[i].count;
 	/* 40 are new; a part may be left to lines that no window has shown. */
-	assert_in_range(count, 20, 40);
+	assert_uint_in_range(count, 20, 40);
 	assert_string_equal(snapshot->meta.mode, "windows");
 	snapshot_free(snapshot);
 }

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "census_records.h"
+#include "ranges.h"
 #include "snapshot/estimate.h"
 #include "trace/blocks/chunk_table.h"
 
@@ -104,7 +105,7 @@ static void expect_sums(const struct trace *trace, const struct snapshot *snapsh
 	struct trace_sum *sums = calloc(stacks + 1, sizeof(*sums));
 	double count = 0, size = 0;
 
-	trace_sums(trace, 0, EVENT_LAYER_PYTHON, sums);
+	trace_sums(trace, 0, EVENT_LAYER_PYTHON, NULL, sums);
 	for (size_t i = 0; i < stacks; i++) {
 		count += sums[i].count;
 		size += sums[i].size;
@@ -212,7 +213,7 @@ static void test_older_gone(void **state)
 	show_small_often(trace);
 	heaps(trace, 2, 60, 0, 50);
 	expect_lines(trace, SMALL, 40, 10);
-	assert_in_range(total_error(trace), 10, 12);
+	assert_uint_in_range(total_error(trace), 10, 12);
 }
 
 /* All older ones are alive: the interpreter's count tells the total. */
@@ -308,7 +309,7 @@ static void test_windowed_later(void **state)
 	assert_int_equal(trace_snapshot(trace, 0, 0, &snapshot), 0);
 	for (size_t i = 0; i < snapshot->trace_count; i++)
 		estimate_add_trace(&sum, snapshot, &snapshot->traces[i]);
-	assert_in_range(estimate_count_error(&sum), 6, 16);
+	assert_uint_in_range(estimate_count_error(&sum), 6, 16);
 	assert_int_equal(snapshot->meta.windows.unseen_bytes, 0);
 	snapshot_free(snapshot);
 }

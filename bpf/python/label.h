@@ -1,0 +1,434 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * The value of a context variable, or of a local variable, with which the running thread makes a
+ * block (abi/label.h). The thread holds the GIL, or has what it reads referred to: a context and a
+ * frame of its own. What it reads may be anything nevertheless: a read that fails ends the search.
+ */
+#pragma once
+
+#include "abi/label.h"
+#include "python/task.h"
+
+#define TREE_SHIFT    5            /* bits of the hash in each level of a context's tree */
+#define TREE_LEVELS   8            /* the last one is a list of variables with one hash */
+#define TREE_EQUALS   16           /* looked at in that list */
+#define KEYS_LIMIT    256          /* looked at in a table of keys */
+#define TYPE_MANAGED  (1ull << 4)  /* Py_TPFLAGS_MANAGED_DICT */
+#define TYPE_INLINE   (1ull << 2)  /* Py_TPFLAGS_INLINE_VALUES */
+#define TYPE_DICT     (1ull << 29) /* Py_TPFLAGS_DICT_SUBCLASS */
+#define GENERAL_ENTRY 24           /* {hash, key, value} */
+#define TEXT_ENTRY    16           /* {key, value} */
+
+/* PyContext, PyHamtObject and nodes of its tree: the same in 3.8 to 3.15 (Python/hamt.c). */
+#define CONTEXT_VARS 24
+#define TREE_ROOT    16
+#define NODE_SIZE    16 /* of a bitmap's and a list's array, in words */
+#define NODE_BITMAP  24
+#define NODE_ITEMS   32 /* of a bitmap and of a list: {key or NULL, value or node} */
+#define NODE_NODES   16 /* of an array of 32 nodes */
+
+/* Letters 5 to 8 of "hamt_bitmap_node", "hamt_array_node", "hamt_collision_node". */
+#define NODE_IS_BITMAP 0x6d746962u
+#define NODE_IS_ARRAY  0x61727261u
+#define NODE_IS_LIST   0x6c6c6f63u
+
+static __always_inline __u32 node_kind(const struct abi_offsets *offsets, __u64 node)
+{
+	__u64 type = user_u64_called(node + offsets->object_type);
+
+	/* tp_name follows the type's own header */
+	return user_u64_called(user_u64_called(type + offsets->object_type + 16) + 5);
+}
+
+/*
+ * What a search knows, in thread->code: the walk, which uses that, is over. A function that kept it
+ * on its stack would have a private stack (tools/verifier.c).
+ */
+struct label_search {
+	__u64 variable, node, value; /* of the tree */
+	__u64 entries, name;         /* of the table of keys: the first entry's key */
+	__u64 dict, values, keys;    /* of the instance */
+	__u32 hash, entry_bytes, count, found;
+};
+
+_Static_assert(sizeof(struct label_search) <= sizeof(((struct thread_state *)0)->code), "fits");
+
+static __always_inline struct label_search *search_of(struct thread_state *thread)
+{
+	return (void *)thread->code;
+}
+
+/* The context of a loop: it has to be on the stack. */
+struct label_loop {
+	struct thread_state *thread;
+};
+
+/* A node that is a bitmap. */
+__noinline int bitmap_step(struct label_search *search, __u32 part)
+{
+	__u64 item, key;
+	__u32 bitmap;
+
+	if (!search)
+		return 1;
+	bitmap = user_u64_called(search->node + NODE_BITMAP);
+	if (!(bitmap >> (part & 31) & 1))
+		return 1;
+	item = __builtin_popcount(bitmap & ((1u << (part & 31)) - 1));
+	item = search->node + NODE_ITEMS + 16 * item;
+	key = user_u64_called(item);
+	item = user_u64_called(item + 8);
+	if (key)
+		search->value = key == search->variable ? item : 0;
+	search->node = item;
+	return key || !item;
+}
+
+/* A node that is a list of variables with one hash. */
+__noinline int list_step(struct label_search *search)
+{
+	__u64 item;
+	__u32 count, i;
+
+	if (!search)
+		return 1;
+	item = search->node + NODE_ITEMS;
+	count = user_u64_called(search->node + NODE_SIZE);
+	for (i = 0; i < TREE_EQUALS && 2 * i < count; i++)
+		if (user_u64_called(item + 16ull * i) == search->variable)
+			search->value = user_u64_called(item + 16ull * i + 8);
+	return 1;
+}
+
+/* A level of the tree. 0: search->node is the next one. */
+static __noinline long tree_step(__u32 turn UNUSED, void *context)
+{
+	struct thread_state *thread = ((struct label_loop *)context)->thread;
+	struct label_search *search = search_of(thread);
+	__u32 kind = node_kind(&thread->target.offsets, search->node), part;
+
+	part = search->hash & ((1u << TREE_SHIFT) - 1);
+	search->hash >>= TREE_SHIFT;
+	if (kind == NODE_IS_BITMAP)
+		return bitmap_step(search, part) != 0;
+	if (kind == NODE_IS_LIST)
+		return list_step(search) != 0;
+	if (kind != NODE_IS_ARRAY)
+		return 1;
+	search->node = user_u64_called(search->node + NODE_NODES + 8ull * part);
+	return !search->node;
+}
+
+/* The variable's value in the thread's current context; 0: it has none there. */
+__noinline __u64 context_value(struct thread_state *thread, struct abi_label *label)
+{
+	struct label_loop loop = {thread};
+	struct label_search *search;
+
+	if (!thread || !label || !thread->block.tstate || !label->variable)
+		return 0;
+	search = search_of(thread);
+	search->variable = label->variable;
+	search->hash = label->variable_hash;
+	search->value = 0;
+	search->node = user_u64_called(thread->block.tstate + label->tstate_context);
+	if (search->node)
+		search->node =
+			user_u64_called(user_u64_called(search->node + CONTEXT_VARS) + TREE_ROOT);
+	if (search->node)
+		loop_run(TREE_LEVELS, tree_step, &loop);
+	return search->value;
+}
+
+/* The variable's value in the nearest frame of the function; 0: there is none. */
+__noinline __u64 local_value(struct thread_state *thread, struct abi_label *label)
+{
+	struct abi_label_code *code;
+	__u64 frame, value;
+
+	if (!thread || !label || !thread->block.tstate || !thread->label_frame)
+		return 0;
+	frame = thread->label_frame;
+	value = user_u64_called(frame + thread->target.offsets.frame_code);
+	if (thread->target.offsets.frame_code_tagged)
+		value &= ~7ull;
+	code = label_code_find(label->codes_of, value);
+	if (!code)
+		return 0;
+	value = user_u64_called(frame + label->frame_locals + 8ull * code->slot);
+	if (thread->target.offsets.frame_code_tagged)
+		value &= ~7ull;
+	if (label->cell_type &&
+	    user_u64_called(value + thread->target.offsets.object_type) == label->cell_type)
+		value = user_u64_called(value + label->cell_value);
+	return value;
+}
+
+static __noinline long keys_step(__u32 turn, void *context)
+{
+	struct label_search *search = search_of(((struct label_loop *)context)->thread);
+
+	if (turn >= search->count)
+		return 1;
+	search->found = turn;
+	if (user_u64_called(search->entries + (__u64)turn * search->entry_bytes) == search->name)
+		return 1;
+	search->found = KEYS_LIMIT;
+	return 0;
+}
+
+/* Sets search->entries and what goes with it, of search->keys. */
+__noinline int keys_place(struct label_search *search, struct abi_label *label)
+{
+	__u64 keys, size;
+
+	if (!search || !label)
+		return 0;
+	keys = search->keys;
+	size = user_u64_called(keys + label->keys_size);
+	search->count = user_u64_called(keys + label->keys_count);
+	search->entry_bytes = GENERAL_ENTRY;
+	search->entries = keys + label->keys_indices;
+	if (label->keys_kind == ABI_NONE) {
+		size *= size <= 0xff ? 1 : size <= 0xffff ? 2 : size <= 0xffffffff ? 4 : 8;
+		search->entries += size + 8;
+		return 0;
+	}
+	size = user_u64_called(keys + label->keys_index_log2) & 63;
+	search->entries += 1ull << size;
+	if (user_u64_called(keys + label->keys_kind) & 0xff)
+		search->entry_bytes = TEXT_ENTRY;
+	else
+		search->entries += 8;
+	return 0;
+}
+
+/* The position of the step's name among search->keys; KEYS_LIMIT: it is not there. */
+__noinline __u32 key_find(struct thread_state *thread, struct abi_label *label, __u32 step)
+{
+	struct label_loop loop = {thread};
+	struct label_search *search;
+	__u32 at;
+
+	if (!thread || !label || step >= ABI_LABEL_STEPS)
+		return KEYS_LIMIT;
+	search = search_of(thread);
+	keys_place(search, label);
+	search->name = label->names[step];
+	search->found = KEYS_LIMIT;
+	at = *(volatile __u32 *)&label->hint_at[step];
+	if (*(volatile __u64 *)&label->hint_keys[step] == search->keys && at < search->count &&
+	    user_u64_called(search->entries + (__u64)at * search->entry_bytes) == search->name)
+		return at;
+	loop_run(KEYS_LIMIT, keys_step, &loop);
+	if (search->found < KEYS_LIMIT) {
+		label->hint_keys[step] = search->keys;
+		label->hint_at[step] = search->found;
+	}
+	return search->found;
+}
+
+/* Objects of 3.13 and later have values behind them, or a dict. */
+__noinline int inline_find(struct thread_state *thread, __u64 object, __u64 type, __u64 flags)
+{
+	__u64 values;
+
+	if (!thread)
+		return 0;
+	/* tp_basicsize comes after the type's own header and its name */
+	values = object + user_u64_called(type + thread->target.offsets.object_type + 24);
+	if (flags & TYPE_INLINE && (user_u64_called(values) >> 24 & 0xff) == 1)
+		search_of(thread)->values = values;
+	return 0;
+}
+
+/* Where an object has its attributes, or a dict its items: dict, values and keys. */
+__noinline int instance_find(struct thread_state *thread, struct abi_label *label, __u64 object)
+{
+	struct label_search *search;
+	__u64 type, flags, word;
+
+	if (!thread || !label)
+		return 0;
+	search = search_of(thread);
+	type = user_u64_called(object + thread->target.offsets.object_type);
+	flags = user_u64_called(type + label->type_flags);
+	search->dict = search->values = search->keys = 0;
+	if (flags & TYPE_DICT) {
+		search->dict = object;
+	} else if (label->instance == ABI_INSTANCE_DICT || !(flags & TYPE_MANAGED)) {
+		word = user_u64_called(type + label->type_dictoffset);
+		if ((__s64)word > 0)
+			search->dict = user_u64_called(object + word);
+	} else if (label->instance == ABI_INSTANCE_VALUES) {
+		search->values = user_u64_called(object - 32);
+		search->dict = user_u64_called(object - 24);
+	} else {
+		word = user_u64_called(object - 24);
+		if (label->instance == ABI_INSTANCE_INLINE)
+			inline_find(thread, object, type, flags);
+		else if (word & 1)
+			search->values = word + 1;
+		if (!(word & 1))
+			search->dict = word;
+	}
+	if (search->values) {
+		search->keys = user_u64_called(type + label->heaptype_keys);
+	} else if (search->dict) {
+		search->keys = user_u64_called(search->dict + label->dict_keys);
+		search->values = user_u64_called(search->dict + label->dict_values);
+	}
+	return 0;
+}
+
+/* The object's attribute, or a dict's item, of that step's name; 0: it has none. */
+__noinline __u64 attribute_value(struct thread_state *thread, struct abi_label *label, __u32 step,
+				 __u64 object)
+{
+	struct label_search *search;
+	__u64 at;
+
+	if (!thread || !label || step >= ABI_LABEL_STEPS || !label->names[step])
+		return 0;
+	search = search_of(thread);
+	instance_find(thread, label, object);
+	if (!search->keys)
+		return 0;
+	at = key_find(thread, label, step);
+	if (at >= KEYS_LIMIT)
+		return 0;
+	if (!search->values)
+		return user_u64_called(search->entries + at * search->entry_bytes + 8);
+	at *= 8;
+	if (label->values_first != ABI_NONE)
+		at += label->values_first;
+	return user_u64_called(search->values + at);
+}
+
+/* An int of at most two digits: its value in thread->task. 0: it has more. */
+static __always_inline int integer_read(struct thread_state *thread, const struct abi_label *label,
+					__u64 object)
+{
+	__u64 at = object + thread->target.offsets.object_type + 8,
+	      digits = user_u64_called(at + 8);
+	__u64 size = user_u64_called(at), count;
+	int is_negative;
+
+	if (label->long_tagged) {
+		is_negative = (size & 3) == 2;
+		count = (size & 3) == 1 ? 0 : size >> LONG_DIGITS;
+	} else {
+		is_negative = (__s64)size < 0;
+		count = is_negative ? -size : size;
+	}
+	if (count > 2)
+		return 0;
+	if (!count)
+		digits = 0;
+	else
+		digits = (__u32)digits | (count == 2 ? digits >> 32 << DIGIT_BITS : 0);
+	thread->task.number = is_negative ? -digits : digits;
+	thread->task.how = EVENT_TASK_INT;
+	return 1;
+}
+
+/*
+ * Reads the value into thread->task, and its text into thread->content. Returns an id of it, which
+ * is not 0.
+ */
+__noinline __u64 label_value_read(struct thread_state *thread, struct abi_label *label,
+				  __u64 object)
+{
+	const struct abi_target *target;
+	__u64 type, data = 0, bytes = 0, id = 0;
+	struct task_name *task;
+
+	if (!thread || !label)
+		return 1;
+	target = &thread->target;
+	task = &thread->task;
+	type = user_u64_called(object + target->offsets.object_type);
+	*task = (struct task_name){.number = type, .how = EVENT_TASK_OTHER};
+	if (type && type == target->unicode_type) {
+		bytes = text_find(&target->offsets, object, &data, &task->kind);
+		task->how = EVENT_TASK_UNKNOWN;
+		if (data)
+			task->how = EVENT_TASK_NAMED;
+	} else if (type && type == label->bytes_type) {
+		bytes = user_u64_called(object + target->offsets.bytes_size);
+		data = object + label->bytes_data;
+		task->kind = 1;
+		task->how = EVENT_TASK_RAW;
+	} else if (type && type == target->long_type) {
+		if (!integer_read(thread, label, object))
+			task->how = EVENT_TASK_UNKNOWN;
+	} else if (type && type == label->bool_type) {
+		integer_read(thread, label, object);
+		task->how = EVENT_TASK_BOOL;
+	} else if (object == label->none) {
+		task->number = 2;
+		task->how = EVENT_TASK_BOOL;
+	}
+	if (data) {
+		task->bytes = bytes > CONTENT_MAX ? CONTENT_MAX : bytes;
+		id = content_hash(thread, data,
+				  bytes < EVENT_TASK_BYTES ? bytes : EVENT_TASK_BYTES);
+		if (!id)
+			task->how = EVENT_TASK_UNKNOWN;
+	}
+	id = hash_word(hash_word(hash_start(task->how), id ? id : task->number), task->bytes);
+	return id ? id : 1;
+}
+
+/* Another value than at the record before, or perhaps. Returns as label_note(). */
+__noinline int label_change(struct thread_state *thread, struct abi_label *label, __u64 object)
+{
+	__u64 id = 0;
+
+	if (!thread || !label)
+		return 0;
+	thread->task_address = UNREADABLE;
+	if (object)
+		id = label_value_read(thread, label, object);
+	else
+		thread->task = (struct task_name){.how = EVENT_TASK_NONE};
+	if (id != thread->task_id && task_output(thread))
+		return -1;
+	thread->task_id = id;
+	thread->task_address = object;
+	return 0;
+}
+
+/*
+ * To be called before the record of thread->block. 0; -1: the ring buffer is full, so that the
+ * record would be charged to another label.
+ *
+ * Values of the types that are read do not change. So if the value is at the same address as at the
+ * thread's last block, and nobody else has made a block since, it is the same.
+ */
+__noinline int label_note(struct thread_state *thread)
+{
+	struct abi_label *label;
+	__u64 object;
+	__u32 tgid, i, stays;
+
+	if (!thread)
+		return 0;
+	tgid = thread->ids.tgid;
+	label = bpf_map_lookup_elem(&labels, &tgid);
+	if (!label)
+		return 0;
+	stays = allocator_stays(thread);
+	if (label_is(ABI_LABEL_CONTEXT)) {
+		if (!thread->block.tstate)
+			task_tstate_find(thread);
+		object = context_value(thread, label);
+	} else {
+		object = local_value(thread, label);
+	}
+	for (i = 0; i < ABI_LABEL_STEPS && i < label->steps && object; i++)
+		object = attribute_value(thread, label, i, object);
+	if (stays && object == thread->task_address)
+		return 0;
+	return label_change(thread, label, object);
+}

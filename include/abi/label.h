@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * Whose value is told with each block of a process (EVENT_TASK): a context variable, or a local
+ * variable of the nearest frame of a function, or an attribute of one of these.
+ */
+#pragma once
+
+#include <linux/types.h>
+
+enum abi_label_source {
+	ABI_LABEL_NONE = 0,
+	ABI_LABEL_TASK = 1, /* the asyncio task that the thread runs: abi_offsets.tstate_task */
+	ABI_LABEL_CONTEXT = 2,
+	ABI_LABEL_LOCAL = 3,
+};
+
+/* How instances have their attributes; versions of CPython differ. */
+enum abi_instance {
+	ABI_INSTANCE_DICT = 0,   /* up to 3.10: a dict at the type's offset */
+	ABI_INSTANCE_VALUES = 1, /* 3.11: values four words before the object, or a dict */
+	ABI_INSTANCE_TAGGED = 2, /* 3.12: values or a dict three words before it */
+	ABI_INSTANCE_INLINE = 3, /* 3.13 and later: values behind the object, or a dict */
+};
+
+#define ABI_LABEL_STEPS 4
+
+/* Offsets as in struct object_offsets (runtime/cpython/offsets.h); ABI_NONE: none. */
+struct abi_label {
+	/* ABI_LABEL_CONTEXT: address of the ContextVar, and its hash as the tree has it */
+	__u64 variable;
+	__u32 variable_hash;
+	__u32 tstate_context; /* offset in the thread's state */
+	/* the attributes that are followed: addresses of their names, which are interned */
+	__u32 steps;
+	__u32 instance; /* enum abi_instance */
+	__u64 names[ABI_LABEL_STEPS];
+	/* where a name was found last: table of keys, position; a guess. Written by BPF */
+	__u64 hint_keys[ABI_LABEL_STEPS];
+	__u32 hint_at[ABI_LABEL_STEPS];
+	__u64 bool_type, bytes_type, cell_type, none; /* addresses */
+	__u32 long_tagged; /* 1: a PyLongObject has lv_tag (3.12+), not ob_size */
+	__u16 type_flags, type_dictoffset, heaptype_keys;
+	__u16 dict_keys, dict_values, values_first;
+	__u16 keys_size, keys_index_log2, keys_kind, keys_count, keys_indices;
+	__u16 frame_locals; /* ABI_LABEL_LOCAL: the first variable of a frame */
+	__u16 cell_value;
+	__u16 bytes_data;
+	__u32 codes_of; /* tgid in abi_label_key: of the process, or of one that forked it */
+};
+
+/* ABI_LABEL_LOCAL: the code objects of the function, by process and address. */
+struct abi_label_key {
+	__u64 code;
+	__u32 tgid, reserved;
+};
+
+struct abi_label_code {
+	__u64 mark; /* the word at abi_offsets.code_mark: another one is another code object */
+	__u64 slot; /* of the variable in a frame */
+};
+
+_Static_assert(sizeof(struct abi_label) == 176, "label");

@@ -1,0 +1,963 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * libmicrohttpd's event loop is called from ours: its epoll descriptor is one of those that are
+ * waited for. A request that needs the session is suspended. When the session has answered, all
+ * that wait are answered from the same figures, which stay for a second; each page is made of them
+ * once.
+ *
+ * libmicrohttpd bounds the number of connections, the size of a request's header and the time
+ * without a byte. Who sends or takes a byte now and then is bounded here: each connection has a
+ * deadline for its request, and another one for its answer.
+ */
+#include "cmd/agent/web.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <gnutls/x509.h>
+#include <microhttpd.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cmd/agent/figures.h"
+#include "cmd/agent/metrics.h"
+#include "cmd/agent/profile.h"
+#include "cmd/agent/session_view.h"
+#include "cmd/options/signals.h"
+#include "proc/sandbox/calls.h"
+#include "proc/sandbox/files.h"
+#include "proc/sandbox/privileges.h"
+#include "report/export/exporter.h"
+#include "util/array.h"
+#include "util/cleanup.h"
+#include "util/clock.h"
+#include "util/error.h"
+
+#define CONNECTIONS         32u
+#define CONNECTIONS_ADDRESS 8u     /* of one address */
+#define CONNECTION_BYTES    12288u /* for a request's header and the answer's */
+#define IDLE_SECONDS        10u
+#define REQUEST_NS          10000000000ull /* from a connection, or an answer, to a request */
+#define ANSWER_NS           60000000000ull /* to take an answer */
+#define FRESH_NS            1000000000ull  /* figures are shown so long */
+#define FRESH_MAX_NS        10000000000ull /* where they take more than 1/FRESH_COST of a CPU */
+#define FRESH_COST          50u
+#define LISTENER            3 /* its descriptor in a process of its own */
+#define PEM_BYTES           (256u << 10)
+/* of pages that have nothing to load or run */
+#define POLICY "default-src 'none'; base-uri 'none'; form-action 'none'"
+
+enum route {
+	ROUTE_METRICS,
+	ROUTE_TARGETS,
+	ROUTE_INDEX,
+	ROUTE_READY,
+	ROUTE_HEALTH,
+	ROUTE_HEAP,
+	ROUTE_ALLOCS,
+	ROUTE_REPORT,
+	ROUTES
+};
+
+enum page { PAGE_METRICS, PAGE_OPENMETRICS, PAGE_TARGETS, PAGE_INDEX, PAGES };
+
+/* A connection. */
+struct web_client {
+	struct web_client *next, **link;
+	int fd;
+	uint64_t until_ns; /* 0: its request is being worked on */
+};
+
+struct web_request {
+	struct web_request *next; /* of those that wait for the session */
+	struct MHD_Connection *connection;
+	enum route route;
+	bool figures_shown; /* it has waited for figures */
+	bool profile_made;
+	struct profile_end end;
+	struct buffer profile;
+};
+
+struct web {
+	struct web_opts opts;
+	int listener, signals;
+	pid_t opener;
+	char *certificate, *key; /* PEM; NULL: no TLS */
+	struct MHD_Daemon *daemon;
+	struct web_client *clients;
+	struct session_view view;
+	struct figures figures;
+	uint64_t fresh_until_ns; /* 0: there are no figures */
+	bool failed;             /* to make figures, the last time */
+	struct MHD_Response *pages[PAGES];
+	struct web_request *waiting;
+	struct profile profile;
+	struct web_request *profile_request; /* for which it is made */
+};
+
+/* Of a static build (tools/static/no_tls.c). */
+extern const char web_has_no_tls __attribute__((weak));
+
+/* --- answers ---------------------------------------------------------------------------------- */
+
+static struct web_client *client_of(struct MHD_Connection *connection)
+{
+	const union MHD_ConnectionInfo *info =
+		MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+
+	return info ? info->socket_context : NULL;
+}
+
+static enum MHD_Result reply(struct web *web, struct MHD_Connection *connection,
+			     unsigned int status, struct MHD_Response *response)
+{
+	struct web_client *client = client_of(connection);
+
+	if (!response)
+		return MHD_NO;
+	if (client)
+		client->until_ns = clock_ns(CLOCK_MONOTONIC) + ANSWER_NS;
+	web->figures.errors[1] += status == 500;
+	return MHD_queue_response(connection, status, response);
+}
+
+/* Takes the response. */
+static enum MHD_Result reply_once(struct web *web, struct MHD_Connection *connection,
+				  unsigned int status, struct MHD_Response *response)
+{
+	enum MHD_Result result = reply(web, connection, status, response);
+
+	if (response)
+		MHD_destroy_response(response);
+	return result;
+}
+
+static void header_add(struct MHD_Response *response, const char *name, const char *value)
+{
+	if (response && name)
+		MHD_add_response_header(response, name, value);
+}
+
+/* The body is malloc'd, and taken. policy: what a browser may load and run for it. */
+static struct MHD_Response *response_new(char *body, size_t bytes, const char *type,
+					 const char *policy)
+{
+	struct MHD_Response *response =
+		body ? MHD_create_response_from_buffer(bytes, body, MHD_RESPMEM_MUST_FREE) : NULL;
+
+	if (!response)
+		free(body);
+	header_add(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
+	header_add(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
+	header_add(response, "X-Content-Type-Options", "nosniff");
+	header_add(response, "Referrer-Policy", "no-referrer");
+	header_add(response, "X-Frame-Options", "DENY");
+	header_add(response, "Content-Security-Policy", policy);
+	return response;
+}
+
+/* A line of text, with another header (name NULL: none). */
+static enum MHD_Result reply_line(struct web *web, struct MHD_Connection *connection,
+				  unsigned int status, const char *name, const char *value,
+				  const char *line)
+{
+	char *text = NULL;
+	int bytes = asprintf(&text, "%s\n", line);
+	struct MHD_Response *response = response_new(bytes < 0 ? NULL : text, (size_t)bytes,
+						     "text/plain; charset=utf-8", POLICY);
+
+	header_add(response, name, value);
+	return reply_once(web, connection, status, response);
+}
+
+/* --- pages ------------------------------------------------------------------------------------ */
+
+static struct MHD_Response *page_make(struct web *web, enum page page)
+{
+	static const char *const types[PAGES] = {
+		"text/plain; version=0.0.4; charset=utf-8",
+		"application/openmetrics-text; version=1.0.0; charset=utf-8",
+		"application/json",
+		"text/html; charset=utf-8",
+	};
+	char *text = NULL;
+	size_t bytes = 0;
+	FILE *out = open_memstream(&text, &bytes);
+
+	if (!out)
+		return NULL;
+	if (page == PAGE_TARGETS) {
+		targets_write(out, &web->figures);
+	} else if (page == PAGE_INDEX) {
+		figures_commands_read(&web->figures);
+		index_write(out, &web->figures);
+	} else {
+		metrics_write(out, &web->figures, page == PAGE_OPENMETRICS);
+	}
+	if (fclose(out)) {
+		free(text);
+		return NULL;
+	}
+	return response_new(text, bytes, types[page], POLICY);
+}
+
+static void pages_drop(struct web *web)
+{
+	for (size_t i = 0; i < PAGES; i++)
+		if (web->pages[i])
+			MHD_destroy_response(web->pages[i]);
+	memset(web->pages, 0, sizeof(web->pages));
+}
+
+static enum MHD_Result reply_page(struct web *web, const struct web_request *request)
+{
+	const char *accept = MHD_lookup_connection_value(request->connection, MHD_HEADER_KIND,
+							 MHD_HTTP_HEADER_ACCEPT);
+	enum page page = request->route == ROUTE_TARGETS ? PAGE_TARGETS
+			 : request->route == ROUTE_INDEX ? PAGE_INDEX
+			 : accept && strstr(accept, "application/openmetrics-text")
+				 ? PAGE_OPENMETRICS
+				 : PAGE_METRICS;
+
+	if (!web->pages[page])
+		web->pages[page] = page_make(web, page);
+	return reply(web, request->connection, 200, web->pages[page]);
+}
+
+/* The session has answered, or has not: who has waited is answered from what is known now. */
+static void round_over(struct web *web)
+{
+	uint64_t fresh_ns = FRESH_NS, cost_ns;
+
+	pages_drop(web);
+	web->failed = figures_read(&web->figures, &web->view, &web->opts, web->opener) != 0;
+	cost_ns = session_view_cost_ns(&web->view) * FRESH_COST;
+	if (cost_ns > fresh_ns)
+		fresh_ns = cost_ns < FRESH_MAX_NS ? cost_ns : FRESH_MAX_NS;
+	web->fresh_until_ns = clock_ns(CLOCK_MONOTONIC) + fresh_ns;
+	while (web->waiting) {
+		struct web_request *request = web->waiting;
+
+		web->waiting = request->next;
+		MHD_resume_connection(request->connection);
+	}
+}
+
+/* Are there figures that may be shown? If not, the request is suspended until there are. */
+static bool figures_wait(struct web *web, struct web_request *request)
+{
+	if (request->figures_shown ||
+	    (!web->view.asking && clock_ns(CLOCK_MONOTONIC) < web->fresh_until_ns))
+		return true;
+	request->figures_shown = true;
+	if (!web->view.asking && session_view_round(&web->view)) {
+		round_over(web);
+		return true;
+	}
+	request->next = web->waiting;
+	web->waiting = request;
+	MHD_suspend_connection(request->connection);
+	return false;
+}
+
+/* --- profiles --------------------------------------------------------------------------------- */
+
+static const char *argument(const struct web_request *request, const char *name)
+{
+	return MHD_lookup_connection_value(request->connection, MHD_GET_ARGUMENT_KIND, name);
+}
+
+/* 0: it is no number from 1 to most. */
+static uint32_t number_of(const char *text, uint32_t most)
+{
+	char *end;
+	unsigned long number = text[0] >= '0' && text[0] <= '9' ? strtoul(text, &end, 10) : 0;
+
+	return number && !*end && number <= most ? (uint32_t)number : 0;
+}
+
+/* Does the request ask for that process? */
+static bool process_is_asked(const struct figure_process *process, uint32_t pid,
+			     const char *container, const char *service)
+{
+	return process->is_traced && (!pid || (uint32_t)process->pid == pid) &&
+	       (!container || !strcmp(process->container, container)) &&
+	       (!service || !strcmp(process->service, service));
+}
+
+/* 200: opts are what is asked for. Another status: *why says what is wrong. */
+static unsigned int profile_choose(const struct web *web, const struct web_request *request,
+				   struct profile_opts *opts, const char **why)
+{
+	const char *pid = argument(request, "pid"), *seconds = argument(request, "seconds");
+	const char *container = argument(request, "container");
+	const char *service = argument(request, "service");
+	uint32_t number = pid ? number_of(pid, 1 << 22) : 0;
+
+	*opts = (struct profile_opts){.session = web->opts.session,
+				      .kind = request->route == ROUTE_REPORT   ? PROFILE_REPORT
+					      : request->route == ROUTE_ALLOCS ? PROFILE_ALLOCS
+									       : PROFILE_HEAP};
+	*why = "pid is to be a process id";
+	if ((pid || opts->kind == PROFILE_REPORT) && !number)
+		return 400;
+	opts->seconds = seconds ? number_of(seconds, PROFILE_SECONDS) : 0;
+	*why = "seconds is to be a number from 1 to 300";
+	if (seconds && !opts->seconds)
+		return 400;
+	*why = "a report is of one time: it takes no seconds";
+	if (seconds && opts->kind == PROFILE_REPORT)
+		return 400;
+	*why = web->opts.session ? "the session does not answer" : "nothing is traced";
+	if (!web->figures.has_session)
+		return web->opts.session ? 503 : 404;
+	bool some = pid || container || service, any = false;
+	for (size_t i = 0; i < web->figures.process_count; i++) {
+		const struct figure_process *process = &web->figures.processes[i];
+
+		if (!process_is_asked(process, number, container, service))
+			continue;
+		any = true;
+		if (!some)
+			break;
+		*why = "too many processes: ask for one by its pid";
+		if (opts->pid_count == PROFILE_PROCESSES)
+			return 400;
+		opts->pids[opts->pid_count++] = (uint32_t)process->pid;
+	}
+	*why = "no such process is traced: /targets lists those that are";
+	return any ? 200 : 404;
+}
+
+static enum MHD_Result reply_profile(struct web *web, struct web_request *request)
+{
+	struct MHD_Response *response;
+	struct buffer *made = &request->profile;
+
+	if (request->end.status != 200)
+		return reply_line(web, request->connection, (unsigned int)request->end.status, NULL,
+				  NULL, request->end.text);
+	if (request->route == ROUTE_REPORT) {
+		response = response_new((char *)made->data, made->size, "text/html; charset=utf-8",
+					export_html_policy);
+	} else {
+		response = response_new((char *)made->data, made->size, "application/octet-stream",
+					POLICY);
+		header_add(response, MHD_HTTP_HEADER_CONTENT_DISPOSITION,
+			   "attachment; filename=\"profile.pb.gz\"");
+	}
+	*made = (struct buffer){0};
+	return reply_once(web, request->connection, 200, response);
+}
+
+static enum MHD_Result profile_answer(struct web *web, struct web_request *request)
+{
+	struct profile_opts opts;
+	const char *why;
+
+	if (request->profile_made)
+		return reply_profile(web, request);
+	unsigned int status = profile_choose(web, request, &opts, &why);
+	if (status != 200)
+		return reply_line(web, request->connection, status, NULL, NULL, why);
+	if (web->profile_request)
+		return reply_line(web, request->connection, 503, MHD_HTTP_HEADER_RETRY_AFTER, "5",
+				  "another profile is being made: try again");
+	if (profile_begin(&web->profile, &opts))
+		return reply_line(web, request->connection, 500, NULL, NULL,
+				  "no process could be started");
+	web->profile_request = request;
+	MHD_suspend_connection(request->connection);
+	return MHD_YES;
+}
+
+static void profile_over(struct web *web)
+{
+	struct web_request *request = web->profile_request;
+
+	profile_finish(&web->profile, &request->end, &request->profile, 1);
+	request->profile_made = true;
+	web->profile_request = NULL;
+	MHD_resume_connection(request->connection);
+}
+
+/* Who has asked has gone: a suspended connection is not looked at by libmicrohttpd. */
+static void profile_check(struct web *web)
+{
+	struct web_request *request = web->profile_request;
+	const struct web_client *client = request ? client_of(request->connection) : NULL;
+	struct pollfd gone = {.fd = client ? client->fd : -1, .events = POLLRDHUP};
+
+	if (!client || poll(&gone, 1, 0) <= 0)
+		return;
+	profile_kill(&web->profile);
+	request->end = (struct profile_end){503, "the client has gone"};
+	request->profile_made = true;
+	web->profile_request = NULL;
+	MHD_resume_connection(request->connection);
+}
+
+/* --- requests --------------------------------------------------------------------------------- */
+
+#define ARGUMENTS 4u
+
+static const struct {
+	const char *path, *arguments[ARGUMENTS + 1];
+} routes[ROUTES] = {
+	[ROUTE_METRICS] = {"/metrics", {NULL}},
+	[ROUTE_TARGETS] = {"/targets", {NULL}},
+	[ROUTE_INDEX] = {"/", {NULL}},
+	[ROUTE_READY] = {"/readyz", {NULL}},
+	[ROUTE_HEALTH] = {"/healthz", {NULL}},
+	[ROUTE_HEAP] = {"/debug/pprof/heap", {"pid", "container", "service", "seconds"}},
+	[ROUTE_ALLOCS] = {"/debug/pprof/allocs", {"pid", "container", "service", "seconds"}},
+	[ROUTE_REPORT] = {"/report", {"pid"}},
+};
+
+static enum route route_of(const char *path)
+{
+	enum route route = 0;
+
+	while (route < ROUTES && strcmp(routes[route].path, path) != 0)
+		route++;
+	return route;
+}
+
+/* What is wrong with the arguments of a request. */
+struct argument_check {
+	enum route route;
+	unsigned int given; /* a bit for each */
+	char why[128];      /* "": nothing */
+};
+
+static enum MHD_Result argument_check(void *context, enum MHD_ValueKind kind, const char *name,
+				      const char *value)
+{
+	struct argument_check *check = context;
+	const char *const *allowed = routes[check->route].arguments;
+	size_t i = 0, used;
+
+	(void)kind;
+	while (allowed[i] && strcmp(allowed[i], name) != 0)
+		i++;
+	if (allowed[i] && value && !(check->given & 1u << i)) {
+		check->given |= 1u << i;
+		return MHD_YES;
+	}
+	used = (size_t)snprintf(check->why, sizeof(check->why), "%s takes %s",
+				routes[check->route].path,
+				allowed[0] ? "each once with a value:" : "no arguments");
+	for (i = 0; allowed[i]; i++)
+		used += (size_t)snprintf(check->why + used, sizeof(check->why) - used, "%s %s",
+					 i ? "," : "", allowed[i]);
+	return MHD_NO;
+}
+
+/*
+ * A page of another site may have its own name lead to the loopback address, and a browser then
+ * takes what is served here for that site's. Its name is in the request. An address is nobody's
+ * name, and only localhost is this machine's everywhere.
+ */
+static bool host_is_ours(const struct web *web, struct MHD_Connection *connection)
+{
+	const char *host =
+		MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST);
+
+	return !host || web->opts.token || !web_is_loopback(web->opts.address) ||
+	       web_host_is_local(host);
+}
+
+/* Takes the same time wherever the two differ. */
+static bool text_is(const char *text, const char *secret)
+{
+	size_t bytes = strlen(secret);
+	unsigned char differs = strlen(text) != bytes;
+
+	for (size_t i = 0; i < bytes && !(differs && !text[i]); i++)
+		differs |= (unsigned char)(text[i] ^ secret[i]);
+	return !differs;
+}
+
+static bool token_is_right(const struct web *web, struct MHD_Connection *connection)
+{
+	const char *text = MHD_lookup_connection_value(connection, MHD_HEADER_KIND,
+						       MHD_HTTP_HEADER_AUTHORIZATION);
+
+	return !web->opts.token ||
+	       (text && !strncasecmp(text, "Bearer ", 7) && text_is(text + 7, web->opts.token));
+}
+
+static enum MHD_Result request_answer(struct web *web, struct web_request *request)
+{
+	struct MHD_Connection *connection = request->connection;
+
+	if (request->route == ROUTE_HEALTH)
+		return reply_line(web, connection, 200, NULL, NULL, "ok");
+	if (!figures_wait(web, request))
+		return MHD_YES;
+	if (request->route == ROUTE_READY)
+		return web->figures.has_session || !web->opts.session
+			       ? reply_line(web, connection, 200, NULL, NULL, "ready")
+			       : reply_line(web, connection, 503, NULL, NULL,
+					    "the session does not answer");
+	if (web->failed)
+		return reply_line(web, connection, 500, NULL, NULL, "out of memory");
+	return request->route == ROUTE_HEAP || request->route == ROUTE_ALLOCS ||
+			       request->route == ROUTE_REPORT
+		       ? profile_answer(web, request)
+		       : reply_page(web, request);
+}
+
+/* Is called for the header, after it, and whenever the connection is resumed. */
+static enum MHD_Result request_take(void *context, struct MHD_Connection *connection,
+				    const char *path, const char *method, const char *version,
+				    const char *upload, size_t *upload_bytes, void **state)
+{
+	struct web *web = context;
+	struct web_request *request = *state;
+	struct web_client *client = client_of(connection);
+	enum route route = route_of(path);
+	bool is_open = route == ROUTE_HEALTH || route == ROUTE_READY;
+	struct argument_check check = {0};
+
+	(void)version, (void)upload;
+	if (request)
+		return *upload_bytes ? MHD_NO : request_answer(web, request);
+	if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0)
+		return reply_line(web, connection, 405, MHD_HTTP_HEADER_ALLOW, "GET, HEAD",
+				  "only GET and HEAD are answered");
+	if (!is_open && !host_is_ours(web, connection))
+		return reply_line(web, connection, 421, NULL, NULL,
+				  "the Host is to be localhost or an address, unless there is a "
+				  "token");
+	if (!is_open && !token_is_right(web, connection))
+		return reply_line(web, connection, 401, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer",
+				  "the request has no valid bearer token");
+	if (route == ROUTES)
+		return reply_line(web, connection, 404, NULL, NULL,
+				  "no such page: / lists those that there are");
+	check.route = route;
+	MHD_get_connection_values(connection, MHD_GET_ARGUMENT_KIND, argument_check, &check);
+	if (check.why[0])
+		return reply_line(web, connection, 400, NULL, NULL, check.why);
+	request = calloc(1, sizeof(*request));
+	if (!request)
+		return MHD_NO;
+	request->connection = connection;
+	request->route = route;
+	if (client)
+		client->until_ns = 0;
+	*state = request;
+	return MHD_YES;
+}
+
+static void request_end(void *context, struct MHD_Connection *connection, void **state,
+			enum MHD_RequestTerminationCode why)
+{
+	struct web *web = context;
+	struct web_request *request = *state, **link = &web->waiting;
+	struct web_client *client = client_of(connection);
+
+	(void)why;
+	if (client)
+		client->until_ns = clock_ns(CLOCK_MONOTONIC) + REQUEST_NS;
+	if (!request)
+		return;
+	while (*link && *link != request)
+		link = &(*link)->next;
+	if (*link)
+		*link = request->next;
+	if (web->profile_request == request) {
+		profile_kill(&web->profile);
+		web->profile_request = NULL;
+	}
+	buffer_free(&request->profile);
+	free(request);
+	*state = NULL;
+}
+
+/* --- connections ------------------------------------------------------------------------------ */
+
+static void client_change(void *context, struct MHD_Connection *connection, void **state,
+			  enum MHD_ConnectionNotificationCode what)
+{
+	struct web *web = context;
+	struct web_client *client = *state;
+	const union MHD_ConnectionInfo *info =
+		MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+
+	if (what == MHD_CONNECTION_NOTIFY_STARTED) {
+		client = calloc(1, sizeof(*client));
+		if (!client || !info) {
+			free(client);
+			return;
+		}
+		*client = (struct web_client){.next = web->clients,
+					      .link = &web->clients,
+					      .fd = info->connect_fd,
+					      .until_ns = clock_ns(CLOCK_MONOTONIC) + REQUEST_NS};
+		if (client->next)
+			client->next->link = &client->next;
+		web->clients = client;
+		*state = client;
+	} else if (client) {
+		*client->link = client->next;
+		if (client->next)
+			client->next->link = client->link;
+		free(client);
+		*state = NULL;
+	}
+}
+
+/* Ends the connections of those that were too slow. libmicrohttpd sees that they have ended. */
+static void clients_check(struct web *web)
+{
+	uint64_t now = clock_ns(CLOCK_MONOTONIC);
+
+	for (struct web_client *client = web->clients; client; client = client->next)
+		if (client->until_ns && now > client->until_ns)
+			shutdown(client->fd, SHUT_RDWR);
+}
+
+/* --- the server ------------------------------------------------------------------------------- */
+
+static void message_log(void *context, const char *format, va_list arguments)
+{
+	char text[256];
+
+	(void)context;
+	vsnprintf(text, sizeof(text), format, arguments);
+	text[strcspn(text, "\n")] = '\0';
+	log_debug("web: %s", text);
+}
+
+static int daemon_start(struct web *web, bool listens)
+{
+	const struct MHD_OptionItem tls[] = {
+		{MHD_OPTION_HTTPS_MEM_CERT, 0, web->certificate},
+		{MHD_OPTION_HTTPS_MEM_KEY, 0, web->key},
+		{MHD_OPTION_END, 0, NULL},
+	};
+	const struct MHD_OptionItem socket[] = {
+		{MHD_OPTION_LISTEN_SOCKET, web->listener, NULL},
+		{MHD_OPTION_END, 0, NULL},
+	};
+	unsigned int flags = MHD_USE_EPOLL | MHD_USE_ERROR_LOG | MHD_ALLOW_SUSPEND_RESUME |
+			     (web->certificate ? MHD_USE_TLS : 0) |
+			     (listens ? 0 : MHD_USE_NO_LISTEN_SOCKET);
+
+	web->daemon = MHD_start_daemon(
+		flags, 0, NULL, NULL, request_take, web, MHD_OPTION_EXTERNAL_LOGGER, message_log,
+		NULL, MHD_OPTION_CONNECTION_LIMIT, CONNECTIONS, MHD_OPTION_PER_IP_CONNECTION_LIMIT,
+		CONNECTIONS_ADDRESS, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_BYTES,
+		MHD_OPTION_CONNECTION_TIMEOUT, IDLE_SECONDS, MHD_OPTION_NOTIFY_COMPLETED,
+		request_end, web, MHD_OPTION_NOTIFY_CONNECTION, client_change, web,
+		MHD_OPTION_ARRAY, listens ? socket : &socket[1], MHD_OPTION_ARRAY,
+		web->certificate ? tls : &tls[2], MHD_OPTION_END);
+	return web->daemon ? 0 : error_set(-EIO, "the web server could not be started");
+}
+
+/* All that wait are let go first, as libmicrohttpd wants it. */
+static void daemon_stop(struct web *web)
+{
+	for (; web->waiting; web->waiting = web->waiting->next)
+		MHD_resume_connection(web->waiting->connection);
+	if (web->profile_request)
+		MHD_resume_connection(web->profile_request->connection);
+	profile_kill(&web->profile);
+	web->profile_request = NULL;
+	MHD_stop_daemon(web->daemon);
+	web->daemon = NULL;
+	web->listener = -1; /* it has closed that */
+}
+
+static int web_wait_ms(const struct web *web)
+{
+	MHD_UNSIGNED_LONG_LONG ms;
+	int wait = web->clients ? 1000 : -1;
+
+	if (MHD_get_timeout(web->daemon, &ms) == MHD_YES && (wait < 0 || ms < (unsigned int)wait))
+		wait = (int)(ms < 60000 ? ms : 60000);
+	if (web->view.asking && (wait < 0 || session_view_wait_ms(&web->view) < wait))
+		wait = session_view_wait_ms(&web->view);
+	return wait;
+}
+
+/*
+ * Waits so long for something to do, and does it. 1: a signal asks for the end; 0; -errno
+ * (error_set).
+ */
+static int web_step(struct web *web, int wait_ms)
+{
+	const union MHD_DaemonInfo *info =
+		MHD_get_daemon_info(web->daemon, MHD_DAEMON_INFO_EPOLL_FD);
+	struct pollfd polls[] = {
+		{.fd = info->epoll_fd, .events = POLLIN},
+		{.fd = web->signals, .events = POLLIN},
+		{.fd = web->view.asking ? web->view.fd : -1, .events = POLLIN},
+		{.fd = web->profile.socket, .events = POLLIN},
+	};
+	if (poll(polls, ARRAY_SIZE(polls), wait_ms) < 0 && errno != EINTR)
+		return error_errno();
+	if (polls[1].revents && signals_end(web->signals, NULL, &(int){0}))
+		return 1;
+	if (web->view.asking && (polls[2].revents || !session_view_wait_ms(&web->view)) &&
+	    session_view_step(&web->view))
+		round_over(web);
+	if (web->profile_request && polls[3].revents)
+		profile_over(web);
+	profile_check(web);
+	clients_check(web);
+	return MHD_run(web->daemon) == MHD_YES ? 0 : error_set(-EIO, "the web server has failed");
+}
+
+/* What the parent has open besides the socket is not for this process. */
+static int descriptors_drop(struct web *web)
+{
+	if (dup3(web->listener, LISTENER, O_CLOEXEC) < 0 && errno != EINVAL)
+		return error_errno();
+	web->listener = LISTENER;
+	return syscall(SYS_close_range, LISTENER + 1u, ~0u, 0u) ? error_errno() : 0;
+}
+
+/* What it reads, of all that belongs to root: /proc, cgroups, names of containers and bundles. */
+static int files_choose(const struct web *web)
+{
+	const struct files_rule rules[] = {
+		{web->opts.evidence, FILES_LIST},
+		{"/proc", FILES_READ},
+		{"/sys/fs/cgroup", FILES_READ},
+		{"/etc/docker", FILES_READ},
+		{"/run/containerd", FILES_READ},
+		{"/run/containers", FILES_READ},
+		{"/var/lib/containers/storage", FILES_READ},
+		{"/var/lib/docker", FILES_READ},
+		{"/var/log/containers", FILES_LIST},
+		{"/dev/null", FILES_WRITE}, /* of the process that makes profiles */
+	};
+	int err = files_limit(rules, ARRAY_SIZE(rules));
+
+	if (err == -ENOTSUP)
+		log_debug("http: without Landlock the web server could open root's files");
+	return err == -ENOTSUP ? 0 : err;
+}
+
+int web_run(struct web *web)
+{
+	const struct rlimit no_core = {0, 0};
+	int err = 0;
+
+	if (getpid() != web->opener) {
+		prctl(PR_SET_PDEATHSIG, SIGTERM);
+		if (getppid() != web->opener)
+			return 0;
+		prctl(PR_SET_NAME, "tracer-web");
+		err = descriptors_drop(web);
+	}
+	setrlimit(RLIMIT_CORE, &no_core);
+	signal(SIGPIPE, SIG_IGN);
+	err = err ?: signals_catch(&web->signals, 1)
+			    ?: session_view_begin(&web->view, web->opts.session);
+	if (err)
+		return err;
+	err = daemon_start(web, true) ?: privileges_drop_all() ?: files_choose(web)
+		?: calls_limit(0);
+	while (!err)
+		err = web_step(web, web_wait_ms(web));
+	err = err < 0 ? err : 0;
+	pages_drop(web);
+	if (web->daemon)
+		daemon_stop(web);
+	session_view_end(&web->view);
+	figures_free(&web->figures);
+	return err;
+}
+
+/* --- opening ---------------------------------------------------------------------------------- */
+
+static int pem_read(const char *path, char **out)
+{
+	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	struct stat st;
+
+	if (fd < 0 || fstat(fd, &st))
+		return error_set(-errno, "%s: %s", path, strerror(errno));
+	if (!S_ISREG(st.st_mode) || !st.st_size || st.st_size > PEM_BYTES)
+		return error_set(-EINVAL, "%s is no PEM file", path);
+	_cleanup_free_ char *text = calloc(1, (size_t)st.st_size + 1);
+	if (!text)
+		return -ENOMEM;
+	if (read(fd, text, (size_t)st.st_size) < 0)
+		return error_set(-errno, "%s: %s", path, strerror(errno));
+	*out = text;
+	text = NULL;
+	return 0;
+}
+
+/* Clients refuse a certificate outside of its time. The first one in the file is the server's. */
+static void certificate_time_tell(const char *path, const char *pem)
+{
+	if (!pem)
+		return;
+	const gnutls_datum_t data = {(unsigned char *)pem, (unsigned)strlen(pem)};
+	gnutls_x509_crt_t certificate;
+	time_t now = time(NULL), from, until;
+	char date[32];
+
+	if (gnutls_x509_crt_init(&certificate))
+		return;
+	if (!gnutls_x509_crt_import(certificate, &data, GNUTLS_X509_FMT_PEM)) {
+		from = gnutls_x509_crt_get_activation_time(certificate);
+		until = gnutls_x509_crt_get_expiration_time(certificate);
+		if (now < from || now > until) {
+			strftime(date, sizeof(date), "%Y-%m-%d %H:%M:%S UTC",
+				 gmtime(now < from ? &from : &until));
+			log_info("http: %s: the certificate %s %s: clients will refuse it", path,
+				 now < from ? "is not valid before" : "has expired on", date);
+		}
+	}
+	gnutls_x509_crt_deinit(certificate);
+}
+
+/* A server without a socket takes them, or does not. */
+static int tls_open(struct web *web)
+{
+	if (!web->opts.certificate && !web->opts.key)
+		return 0;
+	if (!web->opts.certificate || !web->opts.key)
+		return error_set(-EINVAL, "TLS needs both a certificate and a key");
+	if (&web_has_no_tls || MHD_is_feature_supported(MHD_FEATURE_TLS) != MHD_YES)
+		return error_set(-ENOTSUP, "this build has no TLS: put a proxy in front");
+	int err = pem_read(web->opts.certificate, &web->certificate)
+			  ?: pem_read(web->opts.key, &web->key);
+
+	if (err)
+		return err;
+	if (daemon_start(web, false))
+		return error_set(-EINVAL, "%s and %s are no certificate and its key in PEM",
+				 web->opts.certificate, web->opts.key);
+	MHD_stop_daemon(web->daemon);
+	web->daemon = NULL;
+	return 0;
+}
+
+/* port: that of opts, or 0: any that is free. */
+static int listener_open(const struct web_opts *opts, uint16_t port)
+{
+	struct sockaddr_in6 six = {.sin6_family = AF_INET6, .sin6_port = htons(port)};
+	struct sockaddr_in four = {.sin_family = AF_INET, .sin_port = htons(port)};
+	bool is_four = inet_pton(AF_INET, opts->address, &four.sin_addr) == 1;
+	const int on = 1;
+
+	if (!is_four && inet_pton(AF_INET6, opts->address, &six.sin6_addr) != 1)
+		return error_set(-EINVAL, "\"%s\" is no IP address", opts->address);
+	_cleanup_close_ int fd =
+		socket(is_four ? AF_INET : AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0)
+		return error_errno();
+	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+	if (bind(fd, is_four ? (void *)&four : (void *)&six,
+		 is_four ? sizeof(four) : sizeof(six)) ||
+	    listen(fd, 64))
+		return error_set(-errno, "%s port %u: %s", opts->address, opts->port,
+				 strerror(errno));
+	int opened = fd;
+	fd = -1;
+	return opened;
+}
+
+bool web_is_loopback(const char *address)
+{
+	return !strncmp(address, "127.", 4) || !strcmp(address, "::1");
+}
+
+bool web_host_is_local(const char *host)
+{
+	char name[INET6_ADDRSTRLEN + 2];
+	unsigned char address[sizeof(struct in6_addr)];
+	const char *end = host[0] == '[' ? strchr(host, ']') : strchr(host, ':');
+	size_t bytes = end ? (size_t)(end - host) + (host[0] == '[') : strlen(host);
+	const char *port = host + bytes;
+
+	if (bytes >= sizeof(name) ||
+	    (port[0] && (port[0] != ':' || strspn(port + 1, "0123456789") != strlen(port + 1))))
+		return false;
+	snprintf(name, sizeof(name), "%.*s", (int)bytes, host);
+	if (name[0] == '[') {
+		name[bytes - 1] = '\0';
+		return inet_pton(AF_INET6, name + 1, address) == 1;
+	}
+	return !strcasecmp(name, "localhost") || inet_pton(AF_INET, name, address) == 1;
+}
+
+int web_open(struct web **out, const struct web_opts *opts)
+{
+	struct web *web = calloc(1, sizeof(*web));
+
+	if (!web)
+		return -ENOMEM;
+	*web = (struct web){.opts = *opts,
+			    .listener = -1,
+			    .signals = -1,
+			    .opener = getpid(),
+			    .profile.socket = -1};
+	if (!opts->top)
+		web->opts.top = WEB_TOP;
+	if (web->opts.top > WEB_TOP_MAX)
+		web->opts.top = WEB_TOP_MAX;
+	int err = tls_open(web);
+	if (!err)
+		err = web->listener = listener_open(opts, opts->port);
+	if (err < 0) {
+		web_free(web);
+		return err;
+	}
+	certificate_time_tell(opts->certificate, web->certificate);
+	*out = web;
+	return 0;
+}
+
+unsigned int web_check(const struct web_opts *opts)
+{
+	struct web web = {.opts = *opts, .profile.socket = -1};
+	int listener = listener_open(opts, 0);
+
+	if (listener < 0)
+		error_print(listener, "http.listen names it", "http");
+	descriptor_close(listener);
+	int tls = tls_open(&web);
+	if (tls)
+		error_print(tls, NULL, "http");
+	else
+		certificate_time_tell(opts->certificate, web.certificate);
+	free(web.certificate);
+	free(web.key);
+	return (listener < 0) + !!tls;
+}
+
+void web_session(struct web *web, pid_t session)
+{
+	web->opts.session = session;
+}
+
+void web_free(struct web *web)
+{
+	if (!web)
+		return;
+	descriptor_close(web->listener);
+	descriptor_close(web->signals);
+	free(web->certificate);
+	free(web->key);
+	free(web);
+}

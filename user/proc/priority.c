@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "proc/priority.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "util/cleanup.h"
+
+void priority_keep(void)
+{
+	setsid();
+	_cleanup_close_ int group = open("/proc/self/autogroup", O_WRONLY | O_CLOEXEC);
+	if (group >= 0)
+		dprintf(group, "%d", getpriority(PRIO_PROCESS, 0));
+}
+
+void priority_set(int priority)
+{
+	setpriority(PRIO_PROCESS, 0, priority);
+	priority_keep();
+}

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "session/target/labels.h"
+
+#include <errno.h>
+
+#include "runtime/cpython/labels.h"
+#include "runtime/cpython/tasks.h"
+#include "session/target/place.h"
+#include "session/target/state.h"
+#include "session/target/target.h"
+#include "util/clock.h"
+#include "util/error.h"
+
+/* For a variable that is not there yet: after a second, and for a twentieth of the time. */
+#define LOOK_AGAIN_NS 1000000000ull
+#define LOOK_SHARE    20
+
+/* Places the probe at Task.set_name(). Without it BPF reads the task's name more often. */
+static int setter_probe(struct session *session, struct target *target, struct elf_file *file,
+			uint64_t vaddr)
+{
+	struct plan_site site = {.symbol = "Task.set_name",
+				 .vaddr = vaddr,
+				 .cookie = ABI_COOKIE(ABI_OP_RENAME, EVENT_API_OBJ, ABI_ARGUMENT_1,
+						      ABI_ARGUMENT_2, ABI_REG_COUNT),
+				 .op = ABI_OP_RENAME};
+	const struct plan plan = {.sites = &site, .count = 1};
+	pid_t scope = probe_scope(session, target, file);
+	int err = elf_file_offset(file, vaddr, &site.offset)
+			  ?: attach_groups(session->attach, &plan, file, scope, ATTACH_LAST);
+
+	if (!err)
+		target->runtime.target.renames =
+			scope < 0 ? ABI_RENAMES_EVERYWHERE : ABI_RENAMES_HERE;
+	return err;
+}
+
+static void setter_watch(struct session *session, struct target *target)
+{
+	struct elf_file *file;
+	uint64_t vaddr;
+	int err = tasks_setter_find(&target->runtime, &file, &vaddr);
+
+	if (!err) {
+		err = setter_probe(session, target, file, vaddr);
+		elf_file_close(file);
+	}
+	if (err)
+		log_debug("PID %d: Task.set_name() has no probe: %s", target->pid,
+			  error_reason(err));
+	error_clear();
+}
+
+/* Passes on to BPF where the variable is; with -EAGAIN it is looked for later. 0, -errno. */
+static int label_find(struct session *session, struct target *target)
+{
+	uint64_t begun_ns = clock_ns(CLOCK_MONOTONIC), now_ns;
+	struct label_found found;
+	int err = labels_find(&target->runtime, &session->opts.label, &found);
+
+	now_ns = clock_ns(CLOCK_MONOTONIC);
+	target->label_ns = 0;
+	if (err == -EAGAIN)
+		target->label_ns = now_ns + LOOK_AGAIN_NS + LOOK_SHARE * (now_ns - begun_ns);
+	return err
+		       ?: attach_label(session->attach, (uint32_t)target->pid, &found.label,
+				       found.keys, found.codes, found.code_count);
+}
+
+static int target_label_find(struct session *session, struct target *target)
+{
+	int err;
+
+	if (session->opts.label.source == ABI_LABEL_TASK) {
+		err = tasks_find(&target->runtime);
+		if (!err && target->runtime.target.offsets.tstate_task)
+			setter_watch(session, target);
+		return err;
+	}
+	err = label_find(session, target);
+	if (err != -EAGAIN)
+		return err;
+	if (session->label_logs++ < SESSION_LOGS)
+		log_info("PID %d: %s; it is looked for from time to time", target->pid,
+			 error_reason(err));
+	error_clear();
+	return 0;
+}
+
+int target_label_choose(struct session *session, struct target *target, int followed)
+{
+	int err = session->opts.label.source && target->runtime.version_hex
+			  ? target_label_find(session, target)
+			  : 0;
+
+	if ((err != -ENOTSUP && err != -EEXIST) || !(followed || session->opts.everywhere))
+		return err;
+	target->tasks_unreported = 1;
+	target->runtime.target.offsets.tstate_task = 0;
+	if (session->label_logs++ < SESSION_LOGS)
+		log_info("PID %d is traced without what --by asks for: %s", target->pid,
+			 error_reason(err));
+	if (session->label_logs == SESSION_LOGS)
+		log_info("further processes that do not tell it are not logged");
+	return 0;
+}
+
+void session_labels_due(struct session *session, uint64_t now)
+{
+	for (size_t i = 0; i < session->count; i++) {
+		struct target *target = session->targets[i];
+
+		if (!target->label_ns || now < target->label_ns || target->ended)
+			continue;
+		int err = label_find(session, target);
+		/* The types that BPF compares with are in the target. */
+		if (!err && target->begun)
+			err = attach_target(session->attach, (uint32_t)target->pid,
+					    &target->runtime.target);
+		if (!err)
+			log_debug("PID %d: found what --by asks for", target->pid);
+		else if (err != -EAGAIN)
+			log_info("PID %d is traced without what --by asks for: %s", target->pid,
+				 error_reason(err));
+		error_clear();
+	}
+}
