@@ -63,6 +63,14 @@ int buffer_printf(struct buffer *buffer, const char *format, ...)
 	return 0;
 }
 
+void buffer_unquote(struct buffer *buffer)
+{
+	if (buffer->size < 2 || buffer->data[0] != '\'' || buffer->data[buffer->size - 1] != '\'')
+		return;
+	buffer->size -= 2;
+	memmove(buffer->data, buffer->data + 1, buffer->size);
+}
+
 void buffer_trim(struct buffer *buffer)
 {
 	unsigned char *data = buffer->size ? realloc(buffer->data, buffer->size) : NULL;

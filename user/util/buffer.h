@@ -18,6 +18,8 @@ int buffer_reserve(struct buffer *buffer, size_t extra);
 int buffer_append(struct buffer *buffer, const void *data, size_t size); /* 0 or -ENOMEM */
 int buffer_printf(struct buffer *buffer, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
+/* 'shop' becomes shop. */
+void buffer_unquote(struct buffer *buffer);
 /* Frees the unused capacity. */
 void buffer_trim(struct buffer *buffer);
 void buffer_free(struct buffer *buffer);

@@ -83,6 +83,39 @@ def check_repeated(run_tracer, dump):
     assert max(map(len, text.splitlines())) < 150
 
 
+QUERIES = (
+    # query, objects: at least, at most
+    ("type = Node", 1000, 1000),
+    ("type = other.inner.Item or type = one.Item", 3 * N // 10, 3 * N // 10),
+    ("type = Item and not module = __main__", 0, 0),
+    (r'type = dict and path ~ "^sys.modules\[.__main__.\]\.kept\[\*\]$"', N, N),
+    (r'type = dict and path ~ "\.kept\[\*\]$" and retained >= 100', N, N),
+    ('type = str and path ~ "kept" and size > 140 and depth > 2', N, N),
+    ("type ~ ^__main__ and type != Node and not (type = Branch or type = Server)", 0, 0),
+    ("root = frame and type = bytes and size >= 1000", 390, 410),
+    ("address = 0x1", 0, 0),
+)
+
+
+def check_query(run_tracer, dump):
+    """The objects for which a condition is true."""
+    for query, least, most in QUERIES:
+        answer = ask(run_tracer, "query", query, dump, "--top", 5)
+        assert least <= answer["total"]["count"] <= most, (query, answer)
+        retained = [each["retained_size"] for each in answer["objects"]]
+        assert retained == sorted(retained, reverse=True) and len(retained) == min(5, most), query
+    head = ask(run_tracer, "query", "type = Node", dump)
+    # The first node holds the others: they are freed once.
+    assert head["objects"][0]["path"] == MAIN + "head"
+    assert head["total"]["retained_size"] == head["objects"][0]["retained_size"]
+    value = ("query", "value = %0100d" % 77)
+    (found,) = ask(run_tracer, *value, "--values", dump)["objects"]
+    assert found["path"] == MAIN + "kept[77]['text']", found
+    assert "--values" in error_line(run_tracer("heap", *value, dump), 2)
+    text = run_tracer("heap", "query", "type = Node", dump, "--top", 2).stdout
+    assert "\n1000 of " in text and "\n998 others: --top N shows more\n" in text
+
+
 def check_merged(run_tracer, dump):
     """What no module leads to is one row for each kind of root, and function."""
     # Up to 3.10 a code object has no qualified name.
@@ -166,4 +199,5 @@ def test_answers(answers, run_tracer, python):
     check_names(run_tracer, dump)
     check_retained(run_tracer, dump)
     check_repeated(run_tracer, dump)
+    check_query(run_tracer, dump)
     check_merged(run_tracer, dump)

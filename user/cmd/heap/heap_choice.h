@@ -107,6 +107,7 @@ int heap_answer(struct heap_choice *choice);
 int heap_view_print(const struct heap_choice *choice, const struct heap_graph *heap);
 int heap_why_print(const struct heap_choice *choice, const struct heap_graph *heap);
 int heap_holders_print(const struct heap_choice *choice, const struct heap_graph *heap);
+int heap_query_print(const struct heap_choice *choice, const struct heap_graph *heap);
 int heap_show_print(const struct heap_choice *choice, const struct heap_graph *heap);
 int heap_waste_print(const struct heap_choice *choice, const struct heap_graph *heap);
 int heap_gc_print(const struct heap_choice *choice, const struct heap_graph *heap);

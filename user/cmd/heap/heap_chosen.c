@@ -40,7 +40,7 @@ static bool is_name(const char *name, const char *what)
 	       (tail == name + 1 && name[0] == '_' && strchr(what, '.'));
 }
 
-static bool type_is_named(const struct graph *graph, const struct type *type, const char *what)
+bool chosen_type_is(const struct graph *graph, const struct type *type, const char *what)
 {
 	char name[TYPES_FULL_NAME];
 
@@ -102,7 +102,7 @@ int chosen_find(const struct heap_graph *heap, const char *what, struct chosen *
 	if (!out->types)
 		return -ENOMEM;
 	for (size_t i = 0; i < graph->types.count; i++)
-		out->types[i] = type_is_named(graph, &graph->types.entries[i], what) != 0;
+		out->types[i] = chosen_type_is(graph, &graph->types.entries[i], what) != 0;
 	for (size_t i = 0; i < graph->count; i++)
 		if (is_chosen(out, (uint32_t)i))
 			return 0;

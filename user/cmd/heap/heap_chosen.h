@@ -21,3 +21,5 @@ int chosen_find(const struct heap_graph *heap, const char *what, struct chosen *
 void chosen_free(struct chosen *chosen);
 /* Whether an object is meant; context is the struct chosen. */
 bool is_chosen(void *context, uint32_t object);
+/* Whether what is the type's name, whole or from one of its dots on. */
+bool chosen_type_is(const struct graph *graph, const struct type *type, const char *what);

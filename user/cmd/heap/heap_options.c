@@ -43,7 +43,7 @@ static const struct argp_option options[] = {
 	 2},
 	{"depth", KEY_DEPTH, "N", 0,
 	 "with --retained: N levels of what retains what, as a tree; --top is of each level", 2},
-	{"values", KEY_VALUES, NULL, 0, "show, waste: also the contents of texts", 2},
+	{"values", KEY_VALUES, NULL, 0, "show, waste, query: also the contents of texts", 2},
 	{"freeze", KEY_FREEZE, NULL, 0, "stop the process while its memory is copied", 2},
 	{"swap-in", KEY_SWAP_IN, NULL, 0,
 	 "also read memory that is swapped out, which brings it back", 2},
@@ -144,7 +144,7 @@ const struct argp heap_argp = {
 	.options = options,
 	.parser = parse,
 	.args_doc = "-p PID[,PID...]\n-c CONTAINER\n--core FILE\nDUMP\nwhy TYPE|ADDR [DUMP]\n"
-		    "holders TYPE|ADDR [DUMP]\nshow ADDR [DUMP]\nwaste [DUMP]\n"
+		    "holders TYPE|ADDR [DUMP]\nshow ADDR [DUMP]\nquery QUERY [DUMP]\nwaste [DUMP]\n"
 		    "cycles [DUMP]\ngc [DUMP]\n"
 		    "diff OLD NEW [LATER]",
 	.doc = "Prints what is on the heap of running Pythons, by the types of their "
@@ -153,6 +153,8 @@ const struct argp heap_argp = {
 	       "  why      the shortest paths from a root to the objects\n"
 	       "  holders  which types refer to the objects, and by which attribute\n"
 	       "  show     one object, what it refers to and what refers to it\n"
+	       "  query    the objects for which a condition is true, such as\n"
+	       "           'type = dict and retained > 1M and path ~ \"cache\"'\n"
 	       "  waste    texts that exist several times, tables that are larger than needed\n"
 	       "  cycles   objects that refer to each other, and garbage of that kind\n"
 	       "  gc       the collector: generations, what it has freed, whether it is on\n"

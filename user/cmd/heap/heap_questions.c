@@ -7,7 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "cmd/heap/heap_choice.h"
+#include "cmd/heap/heap_query.h"
 #include "cmd/options/targets.h"
 #include "util/array.h"
 #include "util/error.h"
@@ -17,22 +17,18 @@
 
 static const struct {
 	const char *name;
+	const char *about;  /* what it takes; NULL: it is of all objects */
 	unsigned int needs; /* enum heap_needs */
 	int (*print)(const struct heap_choice *choice, const struct heap_graph *heap);
 } questions[] = {
-	{"why", HEAP_RETAINED | HEAP_PATHS, heap_why_print},
-	{"holders", HEAP_RETAINED, heap_holders_print},
-	{"show", HEAP_RETAINED | HEAP_PATHS, heap_show_print},
-	{"waste", HEAP_PATHS, heap_waste_print},
-	{"cycles", HEAP_RETAINED | HEAP_PATHS, heap_cycles_print},
-	{"gc", HEAP_COPY, heap_gc_print},
+	{"why", "a type or an address", HEAP_RETAINED | HEAP_PATHS, heap_why_print},
+	{"holders", "a type or an address", HEAP_RETAINED, heap_holders_print},
+	{"show", "an address", HEAP_RETAINED | HEAP_PATHS, heap_show_print},
+	{"query", "a query", HEAP_RETAINED | HEAP_PATHS, heap_query_print},
+	{"waste", NULL, HEAP_PATHS, heap_waste_print},
+	{"cycles", NULL, HEAP_RETAINED | HEAP_PATHS, heap_cycles_print},
+	{"gc", NULL, HEAP_COPY, heap_gc_print},
 };
-
-/* waste, cycles and gc are of all objects. */
-static size_t question_words(size_t question)
-{
-	return question < 3 ? 2 : 1;
-}
 
 static int usage_error(const char *reason)
 {
@@ -158,18 +154,31 @@ static int processes_answer(struct heap_choice *choice, size_t question)
 }
 
 /* Answers about the processes that are named, or about a dump or core. */
-static int answer(struct heap_choice *choice, size_t question, size_t words)
+static int answer(struct heap_choice *choice, size_t question)
 {
-	size_t count = choice->rest.count;
+	const char *about = question == NO_QUESTION ? NULL : questions[question].about;
+	size_t count = choice->rest.count, words = (question != NO_QUESTION) + (about != NULL);
 	const char *dump = count > words ? choice->rest.items[words] : NULL;
 	int sources =
 		!target_set_is_empty(&choice->targets) + (choice->core != NULL) + (dump != NULL);
 
+	char reason[128];
+
+	snprintf(reason, sizeof(reason), "it takes %s%sprocesses, a dump or a core",
+		 about ? about : "", about ? ", and " : "");
 	if (count < words || count > words + 1 || sources != 1)
-		return usage_error(words > 1 ? "it takes a type or an address, and processes, a "
-					       "dump or a core"
-					     : "it takes processes, a dump or a core");
-	choice->what = words > 1 ? choice->rest.items[1] : NULL;
+		return usage_error(reason);
+	choice->what = about ? choice->rest.items[1] : NULL;
+	if (question != NO_QUESTION && questions[question].print == heap_query_print) {
+		struct query *query = NULL;
+		int err = query_parse(&query, choice->what, choice->values);
+
+		query_free(query);
+		if (err) {
+			error_print(err, NULL, "query");
+			return EXIT_USAGE;
+		}
+	}
 	if (dump || choice->core)
 		return graph_answer(choice, question, dump);
 	return processes_answer(choice, question);
@@ -206,7 +215,7 @@ int heap_answer(struct heap_choice *choice)
 		return usage_error("-d is of gc and a running process");
 	for (size_t i = 0; first && i < ARRAY_SIZE(questions); i++)
 		if (!strcmp(first, questions[i].name))
-			return answer(choice, i, question_words(i));
+			return answer(choice, i);
 	if (first && !strcmp(first, "diff")) {
 		if (choice->rest.count < 3 || choice->rest.count > 4 ||
 		    !target_set_is_empty(&choice->targets) || choice->out || choice->core)
@@ -219,5 +228,5 @@ int heap_answer(struct heap_choice *choice)
 	}
 	if (choice->by == BY_CLASS)
 		return usage_error("--by class is of a running process's pools alone");
-	return answer(choice, NO_QUESTION, 0);
+	return answer(choice, NO_QUESTION);
 }

@@ -181,15 +181,6 @@ static bool is_type_dict(const struct graph *graph, uint32_t source, enum refere
 	       slot == graph->image->offsets.objects.type_dict;
 }
 
-/* 'shop' becomes shop. */
-static void text_unquote(struct buffer *name)
-{
-	if (name->size < 2 || name->data[0] != '\'' || name->data[name->size - 1] != '\'')
-		return;
-	name->size -= 2;
-	memmove(name->data, name->data + 1, name->size);
-}
-
 /* Appends the step to the text, in Python if that is possible. */
 static int text_step(struct path_read_writer *writer, uint32_t object, const char *kind_name)
 {
@@ -245,7 +236,7 @@ static int object_step(struct path_read_writer *writer, uint32_t object)
 	if (graph_is_modules(graph, source) && path->count == 1) {
 		path->count = graph->root[source] == ROOT_SUBMODULES;
 		kind_name = "module";
-		text_unquote(&writer->name);
+		buffer_unquote(&writer->name);
 	}
 	got = step_add(path, kind_name, object, &writer->name);
 	if (!got)
@@ -293,6 +284,26 @@ int path_read(const struct paths *paths, uint32_t object, struct path *out)
 	out->is_python = writer.is_python && !writer.proxy;
 	err = err ?: buffer_append(&out->text, "", 1);
 	buffer_free(&writer.name);
+	return err;
+}
+
+int path_shape_write(const struct paths *paths, uint32_t object, struct buffer *out)
+{
+	struct path path;
+	int err = path_read(paths, paths->folded[object], &path);
+
+	for (size_t i = 0, begin = 0; i < path.count && !err; begin = path.steps[i++].end) {
+		const char *text = (const char *)path.text.data + begin;
+		const struct step *step = &path.steps[i];
+
+		if (!i || paths_is_named(paths, step->object))
+			err = buffer_append(out, text, step->end - begin);
+		else if (text[0] == '[')
+			err = buffer_append(out, "[*]", 3);
+		else
+			err = buffer_printf(out, ", %s", step->kind);
+	}
+	path_free(&path);
 	return err;
 }
 

@@ -88,6 +88,11 @@ int path_fold(const struct paths *paths, uint32_t object, uint32_t longest, stru
  */
 int path_write(const struct path *path, struct buffer *out);
 /*
+ * Appends the text that the paths of the object's shape have together: as path.text, without what
+ * follows itself, and with [*] for keys and indexes. 0, -ENOMEM.
+ */
+int path_shape_write(const struct paths *paths, uint32_t object, struct buffer *out);
+/*
  * A hash of what the shape of an object's path is made of, which is the same in all processes of a
  * program: the names of its references, without the keys and indexes that are merged. 0, -ENOMEM.
  */
