@@ -97,6 +97,8 @@ static void state_free_process(struct process_state *process)
 		return;
 	state_tables_free(process);
 	state_final_free(process);
+	array_release(process->account, &process->info.changes, &process->info.changes_capacity,
+		      sizeof(*process->info.changes));
 	account_clear(process->account);
 	free(process->account);
 	free(process);

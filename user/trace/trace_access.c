@@ -41,7 +41,8 @@ static void arrays_set(struct snapshot_meta *meta, const struct trace *trace,
 		       const struct trace_process *info)
 {
 	memcpy(meta->loss, trace->loss.counts, sizeof(meta->loss));
-	memcpy(meta->changes, info->changes, sizeof(meta->changes));
+	if (info->changes)
+		memcpy(meta->changes, info->changes, sizeof(meta->changes));
 	memcpy(meta->name, info->name, sizeof(meta->name));
 	memcpy(meta->container, info->container, sizeof(meta->container));
 	memcpy(meta->service, info->service, sizeof(meta->service));

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`tracer memory` reads the heap of mimalloc as the program's own sums, and its visitor, have it."""
 import glob
+import json
 import os
 
 import pytest

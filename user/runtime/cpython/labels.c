@@ -7,7 +7,9 @@
 #include <string.h>
 
 #include "runtime/cpython/heap.h"
+#include "runtime/heap/object_types.h"
 #include "util/error.h"
+#include "util/sorted.h"
 #include "util/word.h"
 
 #define PIECE          65536u
@@ -236,12 +238,16 @@ static int block_look(uint64_t address, uint64_t bytes, const uint8_t *content, 
 {
 	struct search *search = context;
 	uint32_t head = search->runtime->offsets->heap.gc_head_bytes;
-	const uint8_t *object = content + head;
+	uint32_t hooks = object_hooks_before(content, (uint32_t)lesser(bytes, HEAP_CONTENT));
 	uint64_t type;
 
-	name_look(search, address, content, bytes < HEAP_CONTENT ? bytes : HEAP_CONTENT);
+	address += hooks;
+	content += hooks;
+	bytes = lesser(bytes, HEAP_CONTENT) - hooks;
+	name_look(search, address, content, bytes);
 	if (bytes < head + VARIABLE_BYTES)
 		return 0;
+	const uint8_t *object = content + head;
 	type = u64_at(object + abi_of(search)->object_type);
 	if (type && type == search->variable_type)
 		variable_look(search, address + head, object);

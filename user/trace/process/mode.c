@@ -6,6 +6,7 @@
 #include "abi/sample.h"
 #include "snapshot/estimate.h"
 #include "trace/process/process_tables.h"
+#include "util/array.h"
 #include "util/hash.h"
 
 static int mode_known(uint32_t mode)
@@ -43,11 +44,20 @@ static void change_add(struct trace_process *info, const struct snapshot_change 
 	info->changes[info->change_count++] = *change;
 }
 
-static void change_first(struct trace_process *info)
+/* Most processes keep the mode that they begin with, and have no changes. */
+static int change_first(struct process_state *process)
 {
-	change_add(info, &(struct snapshot_change){.mode = info->mode,
-						   .sample_bytes = info->sample_bytes,
-						   .large = large_kind_now(info)});
+	struct trace_process *info = &process->info;
+	int err = array_reserve_in(process->account, &info->changes, &info->changes_capacity, 0,
+				   SNAPSHOT_CHANGES, sizeof(*info->changes));
+
+	if (!err) {
+		memset(info->changes, 0, SNAPSHOT_CHANGES * sizeof(*info->changes));
+		change_add(info, &(struct snapshot_change){.mode = info->mode,
+							   .sample_bytes = info->sample_bytes,
+							   .large = large_kind_now(info)});
+	}
+	return err;
 }
 
 /*
@@ -167,7 +177,9 @@ int state_mode_change(struct process_state *process, const struct event_mode_cha
 		return 0;
 	process->activities.reported_first = 0; /* layers may come and go */
 	if (!info->change_count)
-		change_first(info);
+		err = change_first(process);
+	if (err)
+		return err;
 	before_ns += info->changes[info->change_count - 1].since_ns;
 	change_add(info, &change);
 	info->off = mode == EVENT_MODE_OFF;

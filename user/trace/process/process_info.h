@@ -84,8 +84,10 @@ struct trace_process {
 	 */
 	int pooled;
 	int from_start;
-	int off;                                          /* its probes are removed */
-	struct snapshot_change changes[SNAPSHOT_CHANGES]; /* see struct snapshot_meta */
+	int off; /* its probes are removed */
+	/* See struct snapshot_meta; room for SNAPSHOT_CHANGES. NULL: its mode has never changed. */
+	struct snapshot_change *changes;
+	size_t changes_capacity;
 	uint32_t change_count, changes_dropped;
 	char name[65];
 	uint64_t start_ns, end_ns; /* monotonic; end_ns: time of the last record */
