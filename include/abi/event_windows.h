@@ -83,6 +83,12 @@ struct event_census_large {
 #define EVENT_CHUNK_HEADER 16u /* from a chunk's beginning to what malloc() returned */
 #define EVENT_CHUNKS_FIRST 1u  /* the walk begins */
 #define EVENT_CHUNKS_LAST  2u  /* it is complete */
+/*
+ * Some allocator gives out blocks of the sizes of classes, which may be much larger than what was
+ * asked for: their units are those of a chunk of glibc's with as much room. Then addresses are
+ * multiples of half a unit.
+ */
+#define EVENT_CHUNKS_CLASSES 4u
 struct event_chunk {
 	__u64 address; /* as malloc() returned it */
 	__u32 units;   /* of the chunk, with its header */

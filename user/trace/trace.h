@@ -214,6 +214,14 @@ int trace_sighted_pools(const struct trace *trace, size_t process, enum trace_si
 /* The same for the addresses of malloc's blocks that were seen in windows: all, or fresh ones. */
 int trace_sighted_large(const struct trace *trace, size_t process, int fresh, uint64_t **addresses,
 			size_t *count);
+/* An address that malloc() returned in a window. */
+struct trace_seen {
+	uint64_t address;
+	uint64_t made_ns; /* 0: the block was freed in a window, since the last walk */
+};
+/* The same for the native layer's blocks that were seen in windows, or were freed in one. */
+int trace_sighted_native(const struct trace *trace, size_t process, struct trace_seen **out,
+			 size_t *count);
 /* The meta data of a snapshot taken now. 0; -ENOENT. */
 int trace_meta(const struct trace *trace, size_t process, struct snapshot_meta *meta);
 /*

@@ -437,3 +437,28 @@ int trace_sighted_large(const struct trace *trace, size_t index, int fresh, uint
 	*out = addresses;
 	return 0;
 }
+
+int trace_sighted_native(const struct trace *trace, size_t index, struct trace_seen **out,
+			 size_t *count)
+{
+	const struct process_state *process = state_at(trace, index);
+	const struct trace_windows *windows = process ? &process->windows : NULL;
+	size_t most = windows ? windows->sampled_blocks.count + windows->frees.count : 0;
+	struct trace_seen *seen = calloc(most + 1, sizeof(*seen));
+	const struct sampled_block *sampled_block;
+	size_t taken = 0, cursor = 0;
+
+	if (!seen)
+		return -ENOMEM;
+	while (taken < most &&
+	       (sampled_block = sampled_blocks_next(&windows->sampled_blocks, &cursor)))
+		if (sampled_block->flags & SAMPLED_BLOCK_NATIVE)
+			seen[taken++] = (struct trace_seen){sampled_block->address,
+							    sampled_block->made_ns ?: 1};
+	for (size_t i = 0; taken < most && i < windows->frees.count; i++)
+		seen[taken++] = (struct trace_seen){.address = windows->frees.items[i].address};
+	SORT_BY(seen, taken, address);
+	*out = seen;
+	*count = taken;
+	return 0;
+}

@@ -3,12 +3,24 @@
 where it was placed. No test here checks a duration."""
 import os
 import re
+import shutil
 import signal
 import subprocess
 
 import pytest
 
-from harness import TIMEOUT, Target, Traced, compiled, environment, read_report, wait_until
+from harness import (
+    TIMEOUT,
+    Target,
+    Traced,
+    compiled,
+    environment,
+    marked_line,
+    program,
+    read_report,
+    wait_until,
+)
+from memory_trees import ask
 from procfs import text_differs
 from truth import library
 
@@ -123,17 +135,92 @@ def test_command(tracer, tmp_path, steady):
     assert report.line(NAME, "A")[0] == pytest.approx(live["A"][0], rel=SHARE)
 
 
-@pytest.mark.parametrize("name", ["libjemalloc.so.2", "libmimalloc.so.2*"])
-def test_other_allocator(tracer, tmp_path, steady, name):
-    """Its heap is not read: it is traced all the time, and by name."""
-    env = environment(LD_PRELOAD=library(name))
+REPLACING = ["libjemalloc.so.2", "libtcmalloc_minimal.so.4", "libmimalloc.so.2", "musl", "glibc"]
+
+
+@pytest.fixture(params=REPLACING)
+def replacing(request, tmp_path):
+    """A function that compiles a program, and returns its path and its environment with an
+    allocator, most of which replace glibc's."""
+
+    def build(name):
+        path = tmp_path / name.split(".")[0]
+        if request.param == "glibc":
+            return compiled(path, name), environment()
+        if request.param != "musl":
+            env = environment(LD_PRELOAD=library(request.param))
+            return compiled(path, name), env
+        if not shutil.which("musl-gcc"):
+            pytest.skip("musl-tools is not installed")
+        return compiled(path, name, "-static", compiler="musl-gcc"), environment()
+
+    return build
+
+
+def test_replaced(tracer, tmp_path, replacing):
+    """Where an allocator replaces malloc, its heap says what is alive."""
+    steady, env = replacing(NAME)
+    with Target(steady, None, env=env) as target:
+        args = (*NATIVE, "-v", "--window", "40/200", "-p", target.pid)
+        with Traced(tracer, tmp_path, *args) as run:
+            target.step()
+            wait_windows(run, 25)
+            target.step()
+            live = target.expect()
+            report = run.finish()
+        wait_clean(target.pid)
+    assert report.data["mode"] == "windows", run.stderr
+    check(report, live)
+    assert 19900 <= report.data["older"]["total"]["count"] <= 22400
+
+
+def marked_entry(report, name, mark):
+    where = program(name), marked_line(name, mark)
+    tops = [(entry["traceback"][0], entry) for entry in report.statistics]
+    return next(entry for top, entry in tops if (top["filename"], top["lineno"]) == where)
+
+
+def test_replaced_threads(tracer, tmp_path, replacing):
+    """Two threads replace their blocks of all sizes, which are aligned or moved: each line is what
+    the program counts, within the standard error that is stated."""
+    path, env = replacing("replaced.c")
+    with Target(path, None, env=env) as target:
+        args = (*NATIVE, "-v", "--window", "40/200", "-p", target.pid)
+        with Traced(tracer, tmp_path, *args) as run:
+            ask(target, "work")
+            wait_windows(run, 30)
+            own = ask(target, "rest")
+            report = run.finish()
+        wait_clean(target.pid)
+    assert report.data["mode"] == "windows", run.stderr
+    for mark, (size, count) in own["loaded"].items():
+        entry = marked_entry(report, "replaced.c", mark)
+        print(mark, size, count, entry)
+        assert abs(entry["count"] - count) <= 3 * entry["count_error"], (mark, count, entry)
+        assert abs(entry["size"] - size) <= 3 * entry["size_error"], (mark, size, entry)
+    total = sum(count for _, count in own["loaded"].values())
+    unseen = report.data["windows"]["unseen"]["count"]
+    assert report.total["count"] + unseen == pytest.approx(total, rel=TOTAL)
+    older = report.data["older"]["total"]["count"]
+    assert older == pytest.approx(own["blocks"], rel=TOTAL)
+
+
+def unread_allocator(tmp_path):
+    """A library that replaces malloc by another heap than one that is known."""
+    path = tmp_path / "libother.so"
+    return compiled(path, "other_malloc.c", "-shared", "-fPIC")
+
+
+def test_other_allocator(tracer, tmp_path, steady):
+    """A heap that cannot be read: it is traced all the time, and by name."""
+    env = environment(LD_PRELOAD=unread_allocator(tmp_path))
     with Target(steady, None, env=env) as target:
         with Traced(tracer, tmp_path, *NATIVE, "--window", "40/200", "-p", target.pid) as run:
             target.step()
             target.step()
             live = target.expect()
             report = run.finish()
-    assert name.split(".")[0] in run.stderr and "not in windows" in run.stderr
+    assert "not in windows: libother.so allocates memory" in run.stderr
     assert report.data["mode"] == "exact"
     assert report.marked(NAME, live) == live
 
@@ -267,14 +354,14 @@ def test_threads(tracer, tmp_path):
 
 def test_other_allocator_overhead(tracer, tmp_path, steady):
     """If exact mode was asked for, samples follow: no table is lost for windows that do not come."""
-    env = environment(LD_PRELOAD=library("libjemalloc.so.2"))
+    env = environment(LD_PRELOAD=unread_allocator(tmp_path))
     options = (*NATIVE, "-v", "-m", "exact", "--overhead", 5)
     with Target(steady, None, env=env) as target:
         with Traced(tracer, tmp_path, *options, "-p", target.pid) as run:
             target.step()
             wait_until(lambda: "exact, then exact (a sample" in run.stderr, "it is sampled")
             report = run.finish()
-    assert "not in windows mode: libjemalloc.so.2 allocates memory" in run.stderr
+    assert "not in windows mode: libother.so allocates memory" in run.stderr
     assert {change["mode"] for change in report.data["modes"]} <= {"exact", "off"}
 
 
@@ -282,7 +369,7 @@ def test_other_allocator_overhead(tracer, tmp_path, steady):
 def test_other_allocator_budget(tracer, tmp_path, steady, how):
     """Without a mode no request has a probe, of it and of its children: the budget could not be
     kept."""
-    env = environment(LD_PRELOAD=library("libjemalloc.so.2"))
+    env = environment(LD_PRELOAD=unread_allocator(tmp_path))
     with Target(steady, None, *how, env=env) as target:
         with Traced(tracer, tmp_path, "-v", "--overhead", 5, "-p", target.pid) as run:
             target.step()
@@ -291,8 +378,8 @@ def test_other_allocator_budget(tracer, tmp_path, steady, how):
             target.step()
             target.expect()
             report = run.finish()
-    assert "libjemalloc.so.2 allocates memory" in run.stderr and "-m exact" in run.stderr
-    assert not re.search(r"malloc in|probes in \S*jemalloc", run.stderr), run.stderr
+    assert "libother.so allocates memory" in run.stderr and "-m exact" in run.stderr
+    assert not re.search(r"malloc in|probes in \S*libother", run.stderr), run.stderr
     assert {p["layer"] for p in report.data.get("processes", [report.data])} == {"mmap"}
 
 

@@ -14,6 +14,7 @@
 #include "heap_world.h"
 #include "proc/memory.h"
 #include "runtime/malloc/find.h"
+#include "runtime/malloc/glibc_allocator.h"
 #include "runtime/malloc/mapped.h"
 #include "runtime/malloc/states.h"
 #include "runtime/malloc/walk.h"
@@ -136,6 +137,18 @@ static int mapped_see(uint64_t start, uint64_t bytes, void *context)
 	return 0;
 }
 
+static void runs_read(struct glibc *glibc, const struct process_maps *maps)
+{
+	const struct allocator allocator = {.type = &glibc_allocator, .state = glibc};
+	struct allocator_totals *totals = malloc(sizeof(*totals));
+	uint64_t end = 0;
+
+	if (!totals)
+		abort();
+	allocator_walk(&allocator, maps, heap_world_run, &end, totals);
+	free(totals);
+}
+
 static void heaps_read(struct glibc *glibc, const struct process_maps *maps, int with_states)
 {
 	struct seen seen = {.glibc = glibc, .heap = UINT32_MAX};
@@ -152,9 +165,11 @@ static void heaps_read(struct glibc *glibc, const struct process_maps *maps, int
 		abort();
 	for (size_t i = 0; i < 64; i++)
 		addresses[i] = (uintptr_t)part_at(i % PARTS) + i / PARTS * 512 + 16;
-	/* It reads the maps of this process, which has another heap and many maps. */
+	/* These read the maps of this process, which has another heap and many maps. */
 	if (with_states)
 		glibc_states(glibc, addresses, 64, states);
+	if (with_states)
+		runs_read(glibc, maps);
 	if (!glibc_find_arena(glibc->layout, part_at(ARENA), 4096, (uintptr_t)part_at(ARENA),
 			      &arena) &&
 	    arena - (uintptr_t)part_at(ARENA) >= 4096)

@@ -268,7 +268,7 @@ const struct argp_option trace_target_options[] = {
 	 "as 100ms): those that sleep cost nothing",
 	 2},
 	{"window", KEY_WINDOW, "ON/OFF", 0,
-	 "trace small blocks of Python, or without Python all blocks of glibc's malloc, only in "
+	 "trace small blocks of Python, or without Python all blocks of malloc, only in "
 	 "windows of ON milliseconds, OFF apart on average, at random moments; figures are then "
 	 "estimates",
 	 2},

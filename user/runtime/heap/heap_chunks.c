@@ -2,120 +2,126 @@
 #include "runtime/heap/heap_chunks.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "abi/events.h"
-#include "proc/memory.h"
-#include "runtime/malloc/mapped.h"
-#include "runtime/malloc/walk.h"
+#include "runtime/malloc/allocator.h"
 #include "util/array.h"
 #include "util/cleanup.h"
 #include "util/clock.h"
 #include "util/error.h"
 #include "util/sorted.h"
 
-#define TRIES 3
-#define LOOKS 10
+#define TRIES             3
+#define SIZE_BYTES        8u /* what a chunk has beside its block */
+#define LEAST_UNITS       2u
+#define BLOCK_LEAST_BYTES 8u
+#define MORE_BYTES        (64ull << 20) /* what a process may have beside what was counted */
 
 /* What a walk has found. */
 struct heap_chunks_found {
+	const struct heap_chunks_opts *opts;
+	const struct allocator *allocator; /* that is walked */
+	size_t seen;                       /* those of the options before are below the walk */
 	struct event_chunk *chunks;
 	size_t count, capacity;
-	uint64_t least_bytes; /* as in the options */
-	uint64_t used;        /* chunks of any size */
-	uint64_t unread;      /* units */
-	int err;
+	uint64_t left;   /* blocks that may still be found */
+	uint64_t used;   /* blocks of any size */
+	uint64_t unread; /* units */
 };
 
 /* A record holds at most that many units of one chunk. */
-static void found_add(struct heap_chunks_found *found, uint64_t address, uint64_t bytes, int unread)
+static int chunk_add(struct heap_chunks_found *found, uint64_t address, uint64_t units, bool unread)
 {
-	uint64_t units = bytes / EVENT_CHUNK_UNIT;
+	int err = units ? ARRAY_GROW(found->chunks, found->capacity, found->count) : 0;
 
-	found->used += !unread;
-	if (!unread && bytes < found->least_bytes + sizeof(uint64_t))
-		return;
-	if (!found->err)
-		found->err = ARRAY_GROW(found->chunks, found->capacity, found->count);
-	if (found->err || !units)
-		return;
+	if (err || !units)
+		return err;
 	found->chunks[found->count++] =
 		(struct event_chunk){.address = address,
 				     .units = units < UINT32_MAX ? (uint32_t)units : UINT32_MAX,
-				     .unread = (uint32_t)unread};
+				     .unread = unread};
 	found->unread += unread ? units : 0;
+	return 0;
 }
 
-static int chunk_take(const struct glibc_chunk *chunk, void *context)
+/* The newest address within a block that windows have shown; where the block begins: none. */
+static uint64_t address_seen(struct heap_chunks_found *found, uint64_t address, uint64_t bytes)
+{
+	const struct heap_chunks_opts *opts = found->opts;
+	const struct heap_chunk_seen *best = NULL;
+
+	while (found->seen < opts->seen_count && opts->seen[found->seen].address < address)
+		found->seen++;
+	for (size_t i = found->seen;
+	     i < opts->seen_count && opts->seen[i].address - address < bytes; i++)
+		if (!best || opts->seen[i].made_ns > best->made_ns)
+			best = &opts->seen[i];
+	return best ? best->address : address;
+}
+
+static int block_add(struct heap_chunks_found *found, uint64_t address, uint64_t bytes)
+{
+	const struct allocator *allocator = found->allocator;
+	uint64_t units = (bytes + SIZE_BYTES + EVENT_CHUNK_UNIT - 1) / EVENT_CHUNK_UNIT;
+
+	if (!found->left--)
+		return error_set(-ENOTSUP, "its heaps claim more blocks than it has memory for");
+	found->used++;
+	if (bytes < found->opts->least_bytes)
+		return 0;
+	if (allocator->type->is_inner)
+		address = address_seen(found, address, bytes);
+	else if (allocator->type->returned)
+		address = allocator->type->returned(allocator->state, address, bytes);
+	return chunk_add(found, address, units < LEAST_UNITS ? LEAST_UNITS : units, 0);
+}
+
+static int run_take(const struct allocator_run *run, void *context)
 {
 	struct heap_chunks_found *found = context;
-
-	if (chunk->kind == GLIBC_USED || chunk->kind == GLIBC_UNKNOWN)
-		found_add(found, chunk->address + GLIBC_HEADER, chunk->bytes,
-			  chunk->kind == GLIBC_UNKNOWN);
-	return found->err;
-}
-
-static int mapped_take(uint64_t start, uint64_t bytes, void *context)
-{
-	struct heap_chunks_found *found = context;
-
-	found_add(found, start + GLIBC_HEADER, bytes, 0);
-	return found->err;
-}
-
-static int mapped_find(struct glibc *glibc, const struct process_maps *maps,
-		       struct heap_chunks_found *found)
-{
-	_cleanup_free_ struct glibc_range *except = calloc(glibc->heap_count + 1, sizeof(*except));
-	int err = except ? 0 : -ENOMEM;
-
-	for (size_t i = 0; !err && i < glibc->heap_count; i++)
-		except[i] = (struct glibc_range){glibc->heaps[i].start, glibc->heaps[i].end};
-	err = err ?: glibc_mapped_walk(glibc, maps, except, glibc->heap_count, mapped_take, found);
-	return err ?: found->err;
-}
-
-/* Between the list of maps and the look, the heap may have grown out of what was mapped. */
-static int look(struct glibc *glibc, struct process_maps *maps)
-{
 	int err = 0;
 
-	for (int try = 0; try < LOOKS; try++) {
-		process_maps_free(maps);
-		err = process_maps_read(space_pid(glibc->space), maps) ?: glibc_look(glibc, maps);
-		if (err || !glibc->main_is_elsewhere)
-			return err;
+	if (run->kind == ALLOCATOR_UNKNOWN)
+		return chunk_add(found, run->address,
+				 (run->block_bytes * run->count + SIZE_BYTES) / EVENT_CHUNK_UNIT,
+				 1);
+	for (uint64_t i = 0; run->kind == ALLOCATOR_USED && i < run->count && !err; i++)
+		err = block_add(found, run->address + i * run->block_bytes, run->block_bytes);
+	return err;
+}
+
+/* Heaps are the process's own memory; what the kernel counts is not exact, and they grow. */
+static uint64_t blocks_limit(pid_t pid)
+{
+	uint64_t bytes;
+
+	if (process_own_bytes_read(pid, &bytes))
+		return UINT64_MAX;
+	return (bytes + bytes / 4 + MORE_BYTES) / BLOCK_LEAST_BYTES;
+}
+
+static int walk(const struct allocators *allocators, struct heap_chunks_found *found)
+{
+	_cleanup_free_ struct allocator_totals *totals = malloc(sizeof(*totals));
+	int err = totals ? 0 : -ENOMEM;
+
+	found->left = blocks_limit(allocators->pid);
+	for (size_t i = 0; i < allocators->count && !err; i++) {
+		_cleanup_(process_maps_free) struct process_maps maps = {0};
+
+		found->allocator = &allocators->items[i];
+		found->seen = 0;
+		err = process_maps_read(allocators->pid, &maps)
+			      ?: allocator_walk(found->allocator, &maps, run_take, found, totals);
 	}
-	return error_set(-ENOTSUP, "a part of malloc's heap cannot be found");
-}
-
-static int walk(struct glibc *glibc, struct heap_chunks_found *found)
-{
-	_cleanup_(process_maps_free) struct process_maps maps = {0};
-	struct glibc_totals totals;
-	int err = look(glibc, &maps);
-
-	err = err ?: glibc_walk(glibc, chunk_take, found, &totals);
-	if (!err)
-		err = found->err;
-	/* Nothing tells where they are: only look for them where there are some. */
-	if (!err && (!glibc->mmaps.known || glibc->mmaps.count))
-		err = mapped_find(glibc, &maps, found);
 	return err;
 }
 
-int heap_chunks_possible(struct glibc *glibc)
-{
-	_cleanup_(process_maps_free) struct process_maps maps = {0};
-	int err = look(glibc, &maps);
-
-	return err;
-}
-
-/* In order of address, without those that begin in one before. */
+/* In order of address, each once, without those in what was not read. */
 static void found_sort(struct heap_chunks_found *found)
 {
 	size_t kept = 0;
@@ -127,13 +133,24 @@ static void found_sort(struct heap_chunks_found *found)
 
 		if (chunk->address < end)
 			continue;
-		end = chunk->address + (uint64_t)chunk->units * EVENT_CHUNK_UNIT;
+		end = chunk->address + 1;
+		if (chunk->unread)
+			end = chunk->address + (uint64_t)chunk->units * EVENT_CHUNK_UNIT;
 		found->chunks[kept++] = *chunk;
 	}
 	found->count = kept;
 }
 
-static int found_pass(pid_t pid, const struct heap_chunks_found *found,
+static uint32_t flags_of(const struct allocators *allocators)
+{
+	uint32_t flags = 0;
+
+	for (size_t i = 0; i < allocators->count; i++)
+		flags |= allocators->items[i].type->has_classes ? EVENT_CHUNKS_CLASSES : 0;
+	return flags;
+}
+
+static int found_pass(const struct heap_chunks_found *found, pid_t pid, uint32_t flags,
 		      const struct heap_chunks_opts *opts)
 {
 	size_t most =
@@ -149,7 +166,7 @@ static int found_pass(pid_t pid, const struct heap_chunks_found *found,
 			break;
 		if (count > EVENT_CHUNKS_MAX)
 			count = EVENT_CHUNKS_MAX;
-		record->flags = (done ? 0 : EVENT_CHUNKS_FIRST) |
+		record->flags = flags | (done ? 0 : EVENT_CHUNKS_FIRST) |
 				(done + count == found->count ? EVENT_CHUNKS_LAST : 0);
 		record->count = (uint32_t)count;
 		if (count)
@@ -167,15 +184,16 @@ static int found_pass(pid_t pid, const struct heap_chunks_found *found,
 	return err;
 }
 
-int heap_chunks_read(struct glibc *glibc, const struct heap_chunks_opts *opts, uint64_t *used)
+int heap_chunks_read(const struct allocators *allocators, const struct heap_chunks_opts *opts,
+		     uint64_t *used)
 {
 	struct heap_chunks_found best = {0};
 	int err = -EAGAIN, got = 0;
 
 	for (int try = 0; try < TRIES && (!got || best.unread); try++) {
-		struct heap_chunks_found found = {.least_bytes = opts->least_bytes};
+		struct heap_chunks_found found = {.opts = opts};
 
-		err = walk(glibc, &found);
+		err = walk(allocators, &found);
 		if (err) {
 			free(found.chunks);
 			break;
@@ -193,7 +211,7 @@ int heap_chunks_read(struct glibc *glibc, const struct heap_chunks_opts *opts, u
 		if (used)
 			*used = best.unread ? 0 : best.used;
 		found_sort(&best);
-		err = found_pass(space_pid(glibc->space), &best, opts);
+		err = found_pass(&best, allocators->pid, flags_of(allocators), opts);
 	}
 	free(best.chunks);
 	return err;

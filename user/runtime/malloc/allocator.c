@@ -5,20 +5,26 @@
 #include <stdio.h>
 
 #include "proc/memory.h"
+#include "runtime/malloc/glibc_allocator.h"
 #include "runtime/malloc/jemalloc.h"
 #include "runtime/malloc/mimalloc.h"
 #include "runtime/malloc/musl.h"
+#include "runtime/malloc/statics.h"
 #include "runtime/malloc/tcmalloc.h"
 #include "util/array.h"
 #include "util/error.h"
 
-/* A new one is added here, and nowhere else. */
-static const struct allocator_type *const types[] = {&jemalloc_allocator, &tcmalloc_allocator,
-						     &mimalloc_allocator, &musl_allocator};
+/* A new one is added here, and nowhere else. The first does not replace malloc. */
+static const struct allocator_type *const types[] = {&glibc_allocator, &jemalloc_allocator,
+						     &tcmalloc_allocator, &mimalloc_allocator,
+						     &musl_allocator};
+
+#define REPLACING 1u /* the first of types that does */
 
 /* Of a process that has it: is it left out, and the others are read? */
 static bool is_left_out(const struct allocator_type *type, int err, struct allocators *out)
 {
+	out->has_unused |= err == -ENODATA;
 	if (err == -ENOENT || err == -ENODATA)
 		return true;
 	if (space_is_fatal(err))
@@ -28,10 +34,11 @@ static bool is_left_out(const struct allocator_type *type, int err, struct alloc
 	return true;
 }
 
-int allocators_open(struct allocators *out, struct space *space, const struct process_maps *maps)
+static int types_open(struct allocators *out, struct space *space, const struct process_maps *maps,
+		      size_t first)
 {
-	*out = (struct allocators){0};
-	for (size_t i = 0; i < ARRAY_SIZE(types) && out->count < ALLOCATORS_MAX; i++) {
+	*out = (struct allocators){.pid = space_pid(space)};
+	for (size_t i = first; i < ARRAY_SIZE(types) && out->count < ALLOCATORS_MAX; i++) {
 		struct allocator *item = &out->items[out->count];
 
 		item->type = types[i];
@@ -45,6 +52,36 @@ int allocators_open(struct allocators *out, struct space *space, const struct pr
 		}
 	}
 	return 0;
+}
+
+int allocators_open(struct allocators *out, struct space *space, const struct process_maps *maps)
+{
+	return types_open(out, space, maps, REPLACING);
+}
+
+int allocators_open_all(struct allocators *out, struct space *space,
+			const struct process_maps *maps)
+{
+	return types_open(out, space, maps, 0);
+}
+
+bool allocators_have(const struct allocators *allocators, const struct process_maps *maps,
+		     const struct process_map *file)
+{
+	struct statics statics;
+	size_t at = 0;
+
+	while (statics_next(maps, &at, &statics)) {
+		if (!statics_is_of(&statics, file))
+			continue;
+		for (size_t i = 0; i < allocators->count; i++) {
+			const struct allocator *item = &allocators->items[i];
+
+			if (item->type->has_variable(item->state, statics.start, statics.end))
+				return true;
+		}
+	}
+	return false;
 }
 
 void allocators_close(struct allocators *allocators)

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Heaps of the allocators that replace malloc (jemalloc, tcmalloc, mimalloc, musl's), read from
- * outside by their own structures. An allocator is a struct allocator_type; the list of them is in
- * allocator.c. What is read is hostile and may change meanwhile: every list and size is bounded,
- * and what is inconsistent is counted, not guessed.
+ * Heaps of allocators (glibc's malloc, and those that replace it: jemalloc, tcmalloc, mimalloc,
+ * musl's), read from outside by their own structures. An allocator is a struct allocator_type; the
+ * list of them is in allocator.c. What is read is hostile and may change meanwhile: every list and
+ * size is bounded, and what is inconsistent is counted, not guessed.
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -14,7 +15,7 @@
 
 struct space;
 
-#define ALLOCATORS_MAX     4u /* in one process */
+#define ALLOCATORS_MAX     5u /* in one process */
 #define ALLOCATOR_VERSION  32u
 #define ALLOCATOR_REASON   256u
 #define ALLOCATOR_CLASSES  512u       /* limit of size classes */
@@ -65,6 +66,16 @@ struct allocator_type {
 	const char *name;  /* "jemalloc" */
 	const char *purge; /* the call that returns free pages; NULL: it has none */
 	/*
+	 * Its blocks have the sizes of classes, and bytes are all of them; else a block has what
+	 * was asked for, up to 8 bytes in front of a multiple of 16.
+	 */
+	bool has_classes;
+	/*
+	 * What malloc() returned may be within a block, if it was aligned by request, and nothing
+	 * tells where.
+	 */
+	bool is_inner;
+	/*
 	 * Finds the allocator in a process, and proves the layout of its structures there. It may
 	 * open files. version: as text, "" if it is not known. 0; -ENOENT: the process does not
 	 * have it, which must be told at little cost; -ENODATA: it has it, and never used it;
@@ -82,6 +93,13 @@ struct allocator_type {
 	 */
 	int (*walk)(void *state, const struct process_maps *maps, allocator_run_fn visit,
 		    void *context, struct allocator_totals *totals);
+	/* Is a variable of it in this range? Then it is the allocator of the file that has it. */
+	bool (*has_variable)(const void *state, uint64_t start, uint64_t end);
+	/*
+	 * NULL, or what malloc() returned of a block in use that begins at an address: a walk does
+	 * not look at each block for it. The address itself if it cannot be read.
+	 */
+	uint64_t (*returned)(void *state, uint64_t address, uint64_t bytes);
 };
 
 /* One that a process has. */
@@ -94,16 +112,24 @@ struct allocator {
 struct allocators {
 	struct allocator items[ALLOCATORS_MAX];
 	size_t count;
+	pid_t pid;
+	bool has_unused; /* the process has one that it has not used yet */
 	/* why one that the process has cannot be read: "NAME: reason"; "" */
 	char reason[ALLOCATOR_REASON];
 };
 
 /*
- * Finds those of a process. 0, also if it has none; -ESRCH; -EPERM; -ENOMEM. The caller frees it
- * with allocators_close().
+ * Finds those of a process that replace glibc's malloc. 0, also if it has none; -ESRCH; -EPERM;
+ * -ENOMEM. The caller frees it with allocators_close().
  */
 int allocators_open(struct allocators *out, struct space *space, const struct process_maps *maps);
+/* The same with glibc's. */
+int allocators_open_all(struct allocators *out, struct space *space,
+			const struct process_maps *maps);
 void allocators_close(struct allocators *allocators);
+/* Is one of them the allocator of the file of a map? maps: all of the process's. */
+bool allocators_have(const struct allocators *allocators, const struct process_maps *maps,
+		     const struct process_map *file);
 /* walk() of the type, whose runs are added up in *out and passed on; visit: NULL: nobody. */
 int allocator_walk(const struct allocator *allocator, const struct process_maps *maps,
 		   allocator_run_fn visit, void *context, struct allocator_totals *out);

@@ -381,10 +381,22 @@ static int jemalloc_walk(void *state, const struct process_maps *maps, allocator
 	return err;
 }
 
+static bool jemalloc_has_variable(const void *state, uint64_t start, uint64_t end)
+{
+	const struct jemalloc *jemalloc = state;
+
+	for (size_t i = 0; i < jemalloc->tree_count; i++)
+		if (jemalloc->trees[i].root >= start && jemalloc->trees[i].root < end)
+			return true;
+	return false;
+}
+
 const struct allocator_type jemalloc_allocator = {
 	.name = "jemalloc",
 	.purge = "mallctl(\"arena.4096.purge\")",
 	.open = jemalloc_open,
 	.close = jemalloc_close,
 	.walk = jemalloc_walk,
+	.has_variable = jemalloc_has_variable,
+	.has_classes = true,
 };

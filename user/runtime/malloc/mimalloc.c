@@ -87,7 +87,8 @@ struct mimalloc {
 	struct space *space; /* shared */
 	struct malloc_reader *reader;
 	const struct mimalloc_layout *layout;
-	uint64_t secret; /* a cookie ^ its address */
+	uint64_t secret;   /* a cookie ^ its address */
+	uint64_t variable; /* address of it in the file */
 };
 
 struct mimalloc_page {
@@ -265,10 +266,12 @@ static int secret_look(uint64_t address, const uint8_t *bytes, size_t size, void
 {
 	const struct mimalloc_finding *finding = context;
 
-	(void)address;
-	for (size_t at = 0; at + 8 <= size; at += 8)
-		if (u64_at(bytes + at) == finding->secrets[0])
-			return 1;
+	for (size_t at = 0; at + 8 <= size; at += 8) {
+		if (u64_at(bytes + at) != finding->secrets[0])
+			continue;
+		finding->mimalloc->variable = address + at;
+		return 1;
+	}
 	return 0;
 }
 
@@ -675,8 +678,18 @@ static int mimalloc_walk(void *state, const struct process_maps *maps, allocator
 	return err;
 }
 
+static bool mimalloc_has_variable(const void *state, uint64_t start, uint64_t end)
+{
+	const struct mimalloc *mimalloc = state;
+
+	return mimalloc->variable >= start && mimalloc->variable < end;
+}
+
 const struct allocator_type mimalloc_allocator = {.name = "mimalloc",
 						  .purge = "mi_collect(true) in each thread",
 						  .open = mimalloc_open,
 						  .close = mimalloc_close,
-						  .walk = mimalloc_walk};
+						  .walk = mimalloc_walk,
+						  .has_variable = mimalloc_has_variable,
+						  .has_classes = true,
+						  .is_inner = true};

@@ -368,13 +368,13 @@ static int areas_read(struct musl_walk *walk)
 }
 
 /* Where the block of a slot begins: what malloc() returned. */
-static uint64_t block_start(struct musl_walk *walk, uint64_t slot, uint64_t slot_bytes)
+static uint64_t musl_returned(void *state, uint64_t slot, uint64_t slot_bytes)
 {
+	const struct musl *musl = state;
 	uint8_t header[4]; /* in front of the slot */
 	uint64_t offset;
 
-	if (slot_bytes <= LARGE_BYTES ||
-	    reader_read(walk->musl->reader, slot - 4, header, sizeof(header), 0))
+	if (reader_read(musl->reader, slot - 4, header, sizeof(header), 0))
 		return slot;
 	offset = (header[2] | (uint64_t)header[3] << 8) * UNIT;
 	return header[1] >> 5 == 7 && offset < slot_bytes ? slot + offset : slot;
@@ -382,7 +382,7 @@ static uint64_t block_start(struct musl_walk *walk, uint64_t slot, uint64_t slot
 
 static int slot_put(struct musl_walk *walk, uint64_t slot, uint64_t bytes)
 {
-	uint64_t start = block_start(walk, slot, bytes);
+	uint64_t start = bytes > LARGE_BYTES ? musl_returned(walk->musl, slot, bytes) : slot;
 
 	return runs_put(&walk->runs, slot, start - slot, 1, ALLOCATOR_METADATA)
 		       ?: runs_put(&walk->runs, start, slot + bytes - start, 1, ALLOCATOR_USED);
@@ -484,5 +484,17 @@ static int musl_walk(void *state, const struct process_maps *maps, allocator_run
 	return err;
 }
 
-const struct allocator_type musl_allocator = {
-	.name = "musl", .open = musl_open, .close = musl_close, .walk = musl_walk};
+static bool musl_has_variable(const void *state, uint64_t start, uint64_t end)
+{
+	const struct musl *musl = state;
+
+	return musl->context >= start && musl->context < end;
+}
+
+const struct allocator_type musl_allocator = {.name = "musl",
+					      .open = musl_open,
+					      .close = musl_close,
+					      .walk = musl_walk,
+					      .has_variable = musl_has_variable,
+					      .returned = musl_returned,
+					      .has_classes = true};

@@ -47,6 +47,11 @@ bool statics_next(const struct process_maps *maps, size_t *at, struct statics *o
 	return false;
 }
 
+bool statics_is_of(const struct statics *statics, const struct process_map *map)
+{
+	return is_same_file(statics->file, map);
+}
+
 const char *statics_file_name(const struct statics *statics)
 {
 	const char *name = strrchr(statics->file->path, '/');

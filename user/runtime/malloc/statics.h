@@ -19,6 +19,8 @@ struct statics {
 
 /* The first one from maps->entries[*at] on; *at is moved behind it. Whether there is one. */
 bool statics_next(const struct process_maps *maps, size_t *at, struct statics *out);
+/* Are they of the file of a map? */
+bool statics_is_of(const struct statics *statics, const struct process_map *map);
 /* The name of a file without its folders. */
 const char *statics_file_name(const struct statics *statics);
 

@@ -851,8 +851,17 @@ static int tcmalloc_walk(void *state, const struct process_maps *maps, allocator
 	return err;
 }
 
+static bool tcmalloc_has_variable(const void *state, uint64_t start, uint64_t end)
+{
+	const struct tcmalloc *tcmalloc = state;
+
+	return tcmalloc->root >= start && tcmalloc->root < end;
+}
+
 const struct allocator_type tcmalloc_allocator = {.name = "tcmalloc",
 						  .purge = "MallocExtension::ReleaseFreeMemory()",
 						  .open = tcmalloc_open,
 						  .close = tcmalloc_close,
-						  .walk = tcmalloc_walk};
+						  .walk = tcmalloc_walk,
+						  .has_variable = tcmalloc_has_variable,
+						  .has_classes = true};

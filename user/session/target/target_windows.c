@@ -590,6 +590,12 @@ void target_windows_extend(struct session *session, struct target *target, struc
 	plan->native = NULL;
 	plan->native_count = 0;
 	target_text_find(target);
+	/* Heaps of the new files are searched for by the next walk. */
+	allocators_close(&target->windows.heaps);
+	if (target_native_possible(session, target, old) == -ENOTSUP)
+		log_info("PID %d: blocks of a newly mapped file count as freed after each window: "
+			 "%s",
+			 target->pid, error_reason(-ENOTSUP));
 }
 
 void target_windows_take(struct session *session, struct target *target)
@@ -763,7 +769,7 @@ void target_windows_free(struct target *target)
 {
 	plan_target_free(&target->windows.plan);
 	plan_text_free(&target->windows.text);
-	glibc_close(target->windows.glibc);
+	allocators_close(&target->windows.heaps);
 	target->windows = (struct target_windows){0};
 }
 

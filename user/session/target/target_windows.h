@@ -14,10 +14,10 @@
 #include "probe/process/plan_target.h"
 #include "probe/process/plan_text.h"
 #include "proc/threads.h"
+#include "runtime/malloc/allocator.h"
 #include "session/overhead/governor.h"
 #include "session/overhead/windows.h"
 
-struct glibc;
 struct session;
 struct target;
 
@@ -57,8 +57,8 @@ struct target_windows {
 	uint64_t recheck_took_ns;
 	/* the next recheck of the last window's pools, after its end; 0: none. What these took */
 	uint64_t last_after_ns, last_took_ns;
-	struct glibc *glibc; /* native: malloc's heap; NULL: not found yet */
-	uint64_t walked_ns;  /* when malloc's heap was last walked; 0: never */
+	struct allocators heaps; /* native: malloc's; none: not found yet */
+	uint64_t walked_ns;      /* when they were last walked; 0: never */
 	/* address of the pool, and of the large block, from which to read on */
 	uint64_t recheck_from, large_from;
 	unsigned int failed; /* windows without probes in a row, since these could not be placed */
@@ -70,7 +70,7 @@ struct target_windows {
  */
 int target_windows_possible(const struct session *session, const struct target *target,
 			    const struct plan_target *plan);
-/* The same for the native layer: malloc is glibc's, whose heap can be read. */
+/* The same for the native layer: the heap of each allocator that is probed can be read. */
 int target_native_possible(const struct session *session, const struct target *target,
 			   const struct plan_target *plan);
 /*

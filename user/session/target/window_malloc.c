@@ -1,51 +1,54 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reads malloc's heap. Of Python's large blocks that were seen in windows, only the headers and
+ * Reads malloc's heaps. Of Python's large blocks that were seen in windows, only the headers and
  * first words are read in a window and between two; before each heap walk malloc's heap is walked,
  * too: it says which of them are allocated, and how many blocks of each size there are. Where the
- * windows are those of the native layer, all of the heap is read each time.
+ * windows are those of the native layer, all heaps are read each time, of whichever allocators.
  */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "runtime/heap/heap_chunks.h"
 #include "runtime/heap/heap_large.h"
+#include "runtime/malloc/allocator.h"
+#include "runtime/malloc/glibc_allocator.h"
 #include "runtime/malloc/reader.h"
 #include "runtime/malloc/states.h"
-#include "runtime/malloc/walk.h"
 #include "session/target/state.h"
 #include "session/target/target.h"
 #include "session/target/target_windows.h"
+#include "util/cleanup.h"
 #include "util/clock.h"
 #include "util/error.h"
+#include "util/regular.h"
 
 #define LOOK_STRETCH_NS 10000000ull
 #define LOOK_LAST_NS    20000000ull /* within a window, which is that much longer then */
 
-static int target_glibc_open(const struct target *target, struct glibc **out)
+/* glibc's heap, as the only one. */
+static int target_glibc_open(const struct target *target, struct allocators *out)
 {
-	struct process_maps maps;
+	_cleanup_(process_maps_free) struct process_maps maps = {0};
+	struct allocator *glibc = &out->items[0];
 	int err = process_maps_read(target->pid, &maps);
 
-	if (err)
-		return err;
-	err = glibc_open(out, target->runtime.space, &maps);
-	process_maps_free(&maps);
+	*out = (struct allocators){.pid = target->pid};
+	glibc->type = &glibc_allocator;
+	err = err ?: glibc->type->open(&glibc->state, target->runtime.space, &maps, glibc->version);
+	out->count = !err;
 	return err;
 }
 
 int target_large_possible(const struct target *target)
 {
-	struct glibc *glibc;
-	int err = target_glibc_open(target, &glibc);
+	struct allocators heaps;
+	int err = target_glibc_open(target, &heaps);
 
 	if (err == -ENOENT || err == -ENODATA)
 		return error_set(-ENOTSUP, "its malloc is not glibc's");
-	if (err)
-		return err;
-	err = heap_chunks_possible(glibc);
-	glibc_close(glibc);
+	allocators_close(&heaps);
 	return err;
 }
 
@@ -160,7 +163,7 @@ void target_large_walk(struct session *session, const struct target *target)
 					      .record = target_recheck_feed,
 					      .context = &look};
 	int is_windows = target->mode == EVENT_MODE_WINDOWS && !target_is_native(target);
-	struct glibc *glibc;
+	struct allocators heaps;
 	uint64_t used = 0;
 	int err;
 
@@ -168,12 +171,11 @@ void target_large_walk(struct session *session, const struct target *target)
 	    target_mode_flags(target) & EVENT_MODE_MIMALLOC)
 		return;
 	session_pull(session);
-	err = target_glibc_open(target, &glibc);
-	if (!err) {
-		err = heap_chunks_read(glibc, &opts, &used)
-			      ?: large_ask(session, target, glibc, used);
-		glibc_close(glibc);
-	}
+	err = target_glibc_open(target, &heaps);
+	if (!err)
+		err = heap_chunks_read(&heaps, &opts, &used)
+			      ?: large_ask(session, target, heaps.items[0].state, used);
+	allocators_close(&heaps);
 	if (err && err != -ESRCH)
 		log_debug("PID %d: malloc's heap could not be read: %s", target->pid,
 			  error_reason(err));
@@ -197,14 +199,48 @@ static bool is_allocator(const struct plan_file *file)
 {
 	for (size_t i = 0; i < file->plan->count; i++)
 		if (!is_operator(file->plan->sites[i].symbol))
-			return strncmp(file_name(file), "libc.so.6", 9) != 0;
+			return true;
+	return false;
+}
+
+/* Is it the file of one of the allocators? */
+static bool is_read(const struct allocators *heaps, const struct process_maps *maps,
+		    const struct plan_file *file)
+{
+	struct stat st;
+
+	if (regular_stat(elf_file_fd(file->file), &st))
+		return false;
+	for (size_t i = 0; i < maps->count; i++) {
+		const struct process_map *map = &maps->entries[i];
+
+		/* A C library that has not begun to allocate, or never will, is searched again. */
+		if (process_map_is_code(map, &st))
+			return (heaps->has_unused && process_map_is_libc(map)) ||
+			       allocators_have(heaps, maps, map);
+	}
+	return false;
+}
+
+static int heaps_check(const struct allocators *heaps, const struct process_maps *maps,
+		       const struct plan_target *plan)
+{
+	for (size_t i = 0; i < plan->native_count; i++) {
+		const struct plan_file *file = &plan->native[i];
+
+		if (!is_allocator(file) || is_read(heaps, maps, file))
+			continue;
+		return error_set(-ENOTSUP, "%s allocates memory, and its heap cannot be read%s%s",
+				 file_name(file), heaps->reason[0] ? ": " : "", heaps->reason);
+	}
 	return 0;
 }
 
 int target_native_possible(const struct session *session, const struct target *target,
 			   const struct plan_target *plan)
 {
-	struct glibc *glibc;
+	_cleanup_(process_maps_free) struct process_maps maps = {0};
+	struct allocators heaps = {0};
 	int err;
 
 	if (!(target->layers & 1u << EVENT_LAYER_NATIVE))
@@ -213,45 +249,81 @@ int target_native_possible(const struct session *session, const struct target *t
 		return error_set(-ENOTSUP, "it samples its blocks itself");
 	if (session->opts.plan.native.alloc_count)
 		return error_set(-ENOTSUP, "blocks of --alloc are in no heap that can be read");
-	for (size_t i = 0; i < plan->native_count; i++)
-		if (is_allocator(&plan->native[i]))
-			return error_set(-ENOTSUP,
-					 "%s allocates memory, and only the heap of glibc's malloc "
-					 "can be read",
-					 file_name(&plan->native[i]));
-	err = target_glibc_open(target, &glibc);
-	/* It has not begun to allocate. */
-	if (err == -ENODATA)
-		return 0;
-	if (err == -ENOENT)
-		return error_set(-ENOTSUP, "its malloc is not glibc's");
-	if (err)
-		return err;
-	err = heap_chunks_possible(glibc);
-	glibc_close(glibc);
+	err = process_maps_read(target->pid, &maps)
+		      ?: allocators_open_all(&heaps, target->runtime.space, &maps)
+		      ?: heaps_check(&heaps, &maps, plan);
+	allocators_close(&heaps);
 	return err;
 }
 
-/* Finding the heap takes longer than reading a small one: it is done once. */
+static int heaps_open(const struct target *target, struct allocators *out)
+{
+	_cleanup_(process_maps_free) struct process_maps maps = {0};
+	int err = process_maps_read(target->pid, &maps);
+
+	err = err ?: allocators_open_all(out, target->runtime.space, &maps);
+	if (!err && !out->count)
+		err = out->has_unused ? -ENODATA : error_set(-ENOTSUP, "%s", out->reason);
+	return err;
+}
+
+static bool has_inner(const struct allocators *heaps)
+{
+	for (size_t i = 0; i < heaps->count; i++)
+		if (heaps->items[i].type->is_inner)
+			return true;
+	return false;
+}
+
+/* What the walk must know of blocks that were seen; nothing, where addresses tell all. */
+static int seen_take(const struct session *session, const struct target *target,
+		     struct heap_chunk_seen **out, size_t *count)
+{
+	_cleanup_free_ struct trace_seen *seen = NULL;
+	int err = 0;
+
+	*count = 0;
+	if (has_inner(&target->windows.heaps))
+		err = trace_sighted_native(session->trace, target->index, &seen, count);
+	*out = err ? NULL : calloc(*count + 1, sizeof(**out));
+	if (err || !*out)
+		return err ?: -ENOMEM;
+	for (size_t i = 0; i < *count; i++)
+		(*out)[i] = (struct heap_chunk_seen){seen[i].address, seen[i].made_ns};
+	return 0;
+}
+
+static int heaps_walk(struct session *session, struct target *target)
+{
+	struct target_recheck look = {.session = session, .target = target};
+	_cleanup_free_ struct heap_chunk_seen *seen = NULL;
+	size_t count;
+	int err = seen_take(session, target, &seen, &count);
+
+	return err
+		       ?: heap_chunks_read(&target->windows.heaps,
+					   &(struct heap_chunks_opts){.record = target_recheck_feed,
+								      .context = &look,
+								      .seen = seen,
+								      .seen_count = count},
+					   NULL);
+}
+
+/* Finding the heaps takes longer than reading small ones: it is done once. */
 int target_native_walk(struct session *session, struct target *target)
 {
 	struct target_windows *windows = &target->windows;
-	struct target_recheck look = {.session = session, .target = target};
-	const struct heap_chunks_opts opts = {.record = target_recheck_feed, .context = &look};
 	uint64_t began_ns;
 	int err;
 
 	session_pull(session);
 	began_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
 	err = target->ended ? -ESRCH : 0;
-	if (!err && !windows->glibc)
-		err = target_glibc_open(target, &windows->glibc);
-	if (!err)
-		err = heap_chunks_read(windows->glibc, &opts, NULL);
-	if (err) {
-		glibc_close(windows->glibc);
-		windows->glibc = NULL;
-	}
+	if (!err && !windows->heaps.count)
+		err = heaps_open(target, &windows->heaps);
+	err = err ?: heaps_walk(session, target);
+	if (err)
+		allocators_close(&windows->heaps);
 	windows->walked_ns = windows->recheck_ns = clock_ns(CLOCK_MONOTONIC);
 	windows->recheck_took_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID) - began_ns;
 	if (err && err != -ESRCH)

@@ -13,7 +13,8 @@
 #define LEAST_UNITS 2u
 #define CLASS_FIRST 4096u /* above the size classes of pools */
 #define SIZE_BYTES  8u    /* of a chunk's header, which a block cannot use */
-#define SLACK_UNITS 512u  /* that malloc may give beyond a request: alignment, rests */
+#define CLASSES_MAX 4096u
+#define SLACK_UNITS 512u /* that malloc may give beyond a request: alignment, rests */
 
 static unsigned int log2_of(uint32_t units)
 {
@@ -37,13 +38,14 @@ bool chunk_is_class(uint32_t class_bytes)
 	return class_bytes >= CLASS_FIRST;
 }
 
-uint64_t chunk_kind_bytes(uint32_t kind)
+uint64_t chunk_kind_bytes(uint32_t kind, int has_classes)
 {
+	uint64_t header = has_classes ? EVENT_CHUNK_UNIT : SIZE_BYTES;
 	uint64_t bytes = kind > EVENT_KIND_FIRST
 				 ? (uint64_t)(kind - EVENT_KIND_FIRST) * EVENT_CHUNK_UNIT
 				 : 0;
 
-	return bytes > SIZE_BYTES ? bytes - SIZE_BYTES : 0;
+	return bytes > header ? bytes - header : 0;
 }
 
 uint32_t chunk_units(uint64_t bytes)
@@ -56,15 +58,46 @@ uint32_t chunk_units(uint64_t bytes)
 				    : UINT32_MAX;
 }
 
-int chunk_fits(uint32_t units, uint64_t bytes)
+int chunk_fits(uint32_t units, uint64_t bytes, int has_classes)
 {
-	uint32_t least = chunk_units(bytes);
+	uint32_t least = chunk_units(bytes), slack = SLACK_UNITS;
 
-	return units >= least && units - least <= SLACK_UNITS;
+	/* A class is up to twice as large as the one below: musl takes no others at first. */
+	if (has_classes)
+		slack += least < UINT32_MAX - SLACK_UNITS ? least : 0;
+	return units >= least && units - least <= slack;
 }
 
-void chunk_table_begin(struct chunk_table *chunks)
+uint32_t chunk_table_units(const struct chunk_table *chunks, uint64_t bytes)
 {
+	uint32_t units = chunk_units(bytes);
+	size_t next = keys_from(chunks->classes, chunks->class_count, units);
+
+	return next < chunks->class_count && chunk_fits((uint32_t)chunks->classes[next], bytes, 1)
+		       ? (uint32_t)chunks->classes[next]
+		       : units;
+}
+
+static int class_add(struct chunk_table *chunks, uint32_t units)
+{
+	size_t at = keys_from(chunks->classes, chunks->class_count, units);
+	int err;
+
+	if ((at < chunks->class_count && chunks->classes[at] == units) ||
+	    chunks->class_count == CLASSES_MAX)
+		return 0;
+	err = ARRAY_RESERVE(chunks->account, chunks, classes, class_count, class_capacity, 1);
+	if (err)
+		return err;
+	memmove(&chunks->classes[at + 1], &chunks->classes[at],
+		(chunks->class_count++ - at) * sizeof(*chunks->classes));
+	chunks->classes[at] = units;
+	return 0;
+}
+
+void chunk_table_begin(struct chunk_table *chunks, int has_classes)
+{
+	chunks->has_classes = has_classes;
 	chunks->walk_count = chunks->old = chunks->unread_count = 0;
 	chunks->walking = 1;
 }
@@ -104,7 +137,8 @@ int chunk_table_show(struct chunk_table *chunks, uint64_t address, uint32_t unit
 	if (chunks->old < chunks->count && chunks->items[chunks->old].address == address &&
 	    chunks->items[chunks->old].units == units)
 		chunk.cohort = chunks->items[chunks->old].cohort;
-	err = walk_add(chunks, &chunk);
+	err = chunks->has_classes ? class_add(chunks, units) : 0;
+	err = err ?: walk_add(chunks, &chunk);
 	if (!err)
 		*out = &chunks->walk[chunks->walk_count - 1];
 	return err;
@@ -223,6 +257,11 @@ int chunk_table_copy(struct chunk_table *out, const struct chunk_table *from)
 	if (err)
 		return err;
 	out->count = from->count;
+	err = ARRAY_COPY(out->account, out, from, classes, class_count, class_capacity);
+	if (err)
+		return err;
+	out->class_count = from->class_count;
+	out->has_classes = from->has_classes;
 	out->known = from->known;
 	return 0;
 }
@@ -232,5 +271,6 @@ void chunk_table_free(struct chunk_table *chunks)
 	chunk_table_abandon(chunks);
 	ARRAY_RELEASE(chunks->account, chunks, items, capacity);
 	ARRAY_RELEASE(chunks->account, chunks, unread, unread_capacity);
+	ARRAY_RELEASE(chunks->account, chunks, classes, class_capacity);
 	*chunks = (struct chunk_table){.account = chunks->account};
 }

@@ -29,14 +29,21 @@ struct chunk_table {
 	size_t walk_count, walk_capacity;
 	struct chunk *unread; /* ranges that the last walk could not read, by address */
 	size_t unread_count, unread_capacity;
-	size_t old;              /* of items: those before are below what the walk has shown */
-	int walking;             /* a walk is in progress */
-	int known;               /* a walk was complete */
+	size_t old;  /* of items: those before are below what the walk has shown */
+	int walking; /* a walk is in progress */
+	int known;   /* a walk was complete */
+	/*
+	 * Blocks have the sizes of classes (EVENT_CHUNKS_CLASSES): those that walks have shown, by
+	 * size.
+	 */
+	int has_classes;
+	uint64_t *classes; /* units */
+	size_t class_count, class_capacity;
 	struct account *account; /* borrowed; NULL: none */
 };
 
 /* A walk begins; what an incomplete one has shown is dropped. */
-void chunk_table_begin(struct chunk_table *chunks);
+void chunk_table_begin(struct chunk_table *chunks, int has_classes);
 /*
  * The walk shows an allocated block. *out is borrowed until the next call; its cohort is 0 if it is
  * another block than before. 0; -EBADMSG: not in order, or there is no walk; -ENOMEM, -EDQUOT.
@@ -75,11 +82,13 @@ void chunk_table_free(struct chunk_table *chunks);
  */
 uint32_t chunk_kind(uint32_t units);
 uint32_t chunk_class(uint32_t units);
-/* What malloc() returns of a chunk of that kind, at least. */
-uint64_t chunk_kind_bytes(uint32_t kind);
+/* What malloc() returns of a chunk of that kind, at least; has_classes: as in the table. */
+uint64_t chunk_kind_bytes(uint32_t kind, int has_classes);
 /* Is it a size class of chunks, and none of pools? */
 bool chunk_is_class(uint32_t class_bytes);
 /* Units of the chunk that a request for so many bytes gets, unless malloc has a larger one. */
 uint32_t chunk_units(uint64_t bytes);
-/* May a request for so many bytes have got a chunk of that size? */
-int chunk_fits(uint32_t units, uint64_t bytes);
+/* The same, of the class that the request belongs to, if walks have shown it. */
+uint32_t chunk_table_units(const struct chunk_table *chunks, uint64_t bytes);
+/* May a request for so many bytes have got a chunk of that size? has_classes: as in the table. */
+int chunk_fits(uint32_t units, uint64_t bytes, int has_classes);

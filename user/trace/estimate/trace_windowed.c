@@ -419,7 +419,7 @@ static int strata_fill(struct job *job)
 {
 	const struct kind_counts *heap = &job->process->windows.heap;
 	struct large_shares shares = large_shares_of(job->process);
-	int err = 0;
+	int has_classes = job->process->windows.chunks.has_classes, err = 0;
 
 	large_strata_fill(job);
 	for (size_t i = 0; !err && i < heap->count; i++) {
@@ -427,7 +427,8 @@ static int strata_fill(struct job *job)
 		struct calibrate_stratum *stratum = stratum_add(job, count->kind, count->bytes,
 								cohort_joined(job, count->cohort));
 		int is_chunk = chunk_is_class(count->bytes);
-		uint64_t bytes = is_chunk ? chunk_kind_bytes(count->kind) : count->bytes;
+		uint64_t bytes =
+			is_chunk ? chunk_kind_bytes(count->kind, has_classes) : count->bytes;
 
 		if (count->cohort == COHORT_OLD) {
 			stratum->cohort = 0;

@@ -32,10 +32,10 @@ static int chunk_show(struct process_state *process, const struct event_chunk *s
 {
 	struct sampled_block *sampled_block =
 		sampled_blocks_find(&process->windows.sampled_blocks, shown->address);
+	int has_classes = process->windows.chunks.has_classes, err;
 	struct chunk *chunk;
-	int err;
 
-	if (shown->address % EVENT_CHUNK_UNIT || !shown->units)
+	if (shown->address % (EVENT_CHUNK_UNIT / (has_classes ? 2 : 1)) || !shown->units)
 		return -EBADMSG;
 	if (!shown->unread && is_certain(process, sampled_block, shown->address))
 		return 0;
@@ -49,10 +49,10 @@ static int chunk_show(struct process_state *process, const struct event_chunk *s
 
 /* May a block that was seen be in a chunk of that size? */
 static bool is_same(const struct sampled_block *sampled_block, const struct block *block,
-		    uint32_t units)
+		    uint32_t units, int has_classes)
 {
 	return sampled_block->print ? sampled_block->print == units
-				    : chunk_fits(units, block->bytes);
+				    : chunk_fits(units, block->bytes, has_classes);
 }
 
 /* Drops what was seen and is not allocated any more. */
@@ -70,7 +70,8 @@ static int sampled_blocks_judge(struct process_state *process)
 		const struct chunk *chunk = chunk_table_find(&windows->chunks, next->address);
 		const struct block *block = state_window_block(process, sampled_block);
 
-		if (chunk && block && is_same(sampled_block, block, chunk->units)) {
+		if (chunk && block &&
+		    is_same(sampled_block, block, chunk->units, windows->chunks.has_classes)) {
 			sampled_block->print = chunk->units;
 			sampled_block->seen_ns = process->info.end_ns;
 			continue;
@@ -126,7 +127,7 @@ int state_census_chunks(struct process_state *process, const struct event_census
 	if (!is_wanted(process))
 		return 0;
 	if (event->flags & EVENT_CHUNKS_FIRST)
-		chunk_table_begin(chunks);
+		chunk_table_begin(chunks, !!(event->flags & EVENT_CHUNKS_CLASSES));
 	for (uint32_t i = 0; !err && i < event->count; i++)
 		err = chunk_show(process, &event->chunks[i]);
 	if (!err && chunks->walking && event->flags & EVENT_CHUNKS_LAST)

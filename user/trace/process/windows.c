@@ -104,9 +104,10 @@ static uint32_t units_of(const struct process_state *process,
 	const struct chunk *chunk;
 
 	if (sampled_block->flags & SAMPLED_BLOCK_NATIVE)
-		return sampled_block->print ? sampled_block->print : chunk_units(block->bytes);
+		return sampled_block->print
+			       ?: chunk_table_units(&process->windows.chunks, block->bytes);
 	chunk = chunk_table_find(&process->windows.chunks, sampled_block->address);
-	return chunk && chunk_fits(chunk->units, block_allocator_bytes(block))
+	return chunk && chunk_fits(chunk->units, block_allocator_bytes(block), 0)
 		       ? chunk->units
 		       : chunk_units(block_allocator_bytes(block));
 }

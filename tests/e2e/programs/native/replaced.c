@@ -5,13 +5,15 @@
  *
  * THREADS threads fill the heap and free a part of it, and then rest with their caches. The program
  * says "ready", and reads lines: "load" begins to allocate and free in two threads, without an end;
- * "free" frees nine blocks of ten; "purge" returns free pages. To each it answers by a line of
- * JSON: its blocks and their usable bytes (without those of "load"), resident bytes, and what the
+ * "work" does so at a moderate rate; "rest" ends both, and says what their lines have; "free" frees
+ * nine blocks of ten; "purge" returns free pages. To each it answers by a line of JSON: its blocks
+ * and their usable bytes (without those of "load" and "work"), resident bytes, and what the
  * allocator's statistics say.
  */
 #define _GNU_SOURCE
 #include <malloc.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -21,6 +23,13 @@
 
 #define SLOTS       20000
 #define THREADS_MAX 16
+#define LOADS       2
+
+struct slot {
+	void *block;
+	size_t bytes; /* as they were asked for */
+	int line;
+};
 
 int MallocExtension_GetNumericProperty(const char *, size_t *) __attribute__((weak));
 void MallocExtension_ReleaseFreeMemory(void) __attribute__((weak));
@@ -36,9 +45,10 @@ static const char *const properties[] = {
 	"tcmalloc.transfer_cache_free_bytes",
 };
 
-static void *blocks[THREADS_MAX][SLOTS];
-static int threads = 4;
-static pthread_barrier_t barrier;
+static struct slot blocks[THREADS_MAX][SLOTS], loaded[LOADS][SLOTS];
+static int threads = 4, paused_us;
+static atomic_int is_resting;
+static pthread_barrier_t barrier, rest;
 
 static uint32_t next(uint32_t *state)
 {
@@ -48,21 +58,33 @@ static uint32_t next(uint32_t *state)
 	return *state;
 }
 
-static void churn(void **slots, uint32_t *state, int rounds)
+static void drop(struct slot *slot)
+{
+	free(slot->block);
+	slot->block = NULL;
+}
+
+static void churn(struct slot *slots, uint32_t *state, int rounds)
 {
 	for (int i = 0; i < rounds; i++) {
-		void **slot = &slots[next(state) % SLOTS];
+		struct slot *slot = &slots[next(state) % SLOTS];
 		size_t bytes = 1 + next(state) % (next(state) % 512 ? 1500 : 700000);
 
-		if (*slot && next(state) % 4) {
-			free(*slot);
-			*slot = NULL;
+		if (slot->block && next(state) % 4) {
+			drop(slot);
 			continue;
 		}
-		*slot = next(state) % 8 ? realloc(*slot, bytes) : *slot;
-		if (!*slot)
-			*slot = aligned_alloc(64, (bytes + 63) / 64 * 64);
-		memset(*slot, 1, malloc_usable_size(*slot));
+		if (next(state) % 8) {
+			slot->block = realloc(slot->block, bytes); // # line R
+			slot->bytes = bytes;
+			slot->line = 0;
+		}
+		if (!slot->block) {
+			slot->bytes = (bytes + 63) / 64 * 64;
+			slot->block = aligned_alloc(64, slot->bytes); // # line G
+			slot->line = 1;
+		}
+		memset(slot->block, 1, malloc_usable_size(slot->block));
 	}
 }
 
@@ -73,12 +95,8 @@ static void *fill(void *number)
 	churn(blocks[(uintptr_t)number], &state, 300000);
 	/* Blocks of another thread are freed, too. */
 	pthread_barrier_wait(&barrier);
-	for (int i = 0; i < SLOTS; i += 7) {
-		void **slot = &blocks[((uintptr_t)number + 1) % (unsigned int)threads][i];
-
-		free(*slot);
-		*slot = NULL;
-	}
+	for (int i = 0; i < SLOTS; i += 7)
+		drop(&blocks[((uintptr_t)number + 1) % (unsigned int)threads][i]);
 	pthread_barrier_wait(&barrier);
 	/* What mimalloc has belongs to the thread that allocated it. */
 	for (;;) {
@@ -93,10 +111,15 @@ static void *fill(void *number)
 static void *load(void *number)
 {
 	uint32_t state = 77 + (uint32_t)(uintptr_t)number;
-	void **slots = calloc(SLOTS, sizeof(*slots));
 
+	while (!is_resting) {
+		churn(loaded[(uintptr_t)number], &state, paused_us ? 20 : 1000);
+		if (paused_us)
+			usleep((useconds_t)paused_us);
+	}
+	pthread_barrier_wait(&rest);
 	for (;;)
-		churn(slots, &state, 1000);
+		pause();
 	return NULL;
 }
 
@@ -112,15 +135,30 @@ static long resident(void)
 	return rss * 4096;
 }
 
+/* What is live of the two lines. */
+static void tell_loaded(void)
+{
+	size_t bytes[2] = {0}, counts[2] = {0};
+
+	for (int t = 0; t < LOADS; t++)
+		for (int i = 0; i < SLOTS; i++)
+			if (loaded[t][i].block) {
+				bytes[loaded[t][i].line] += loaded[t][i].bytes;
+				counts[loaded[t][i].line]++;
+			}
+	printf(", \"loaded\": {\"R\": [%zu, %zu], \"G\": [%zu, %zu]}", bytes[0], counts[0],
+	       bytes[1], counts[1]);
+}
+
 static void tell(void)
 {
 	size_t count = 0, usable = 0, value;
 
 	for (int t = 0; t < threads; t++)
 		for (int i = 0; i < SLOTS; i++)
-			if (blocks[t][i]) {
+			if (blocks[t][i].block) {
 				count++;
-				usable += malloc_usable_size(blocks[t][i]);
+				usable += malloc_usable_size(blocks[t][i].block);
 			}
 	printf("{\"blocks\": %zu, \"usable\": %zu, \"rss\": %ld", count, usable, resident());
 	for (size_t i = 0;
@@ -128,6 +166,8 @@ static void tell(void)
 	     i++)
 		if (MallocExtension_GetNumericProperty(properties[i], &value))
 			printf(", \"%s\": %zu", properties[i], value);
+	if (is_resting)
+		tell_loaded();
 	puts("}");
 	fflush(stdout);
 }
@@ -151,6 +191,24 @@ static void purge(void)
 		MallocExtension_ReleaseFreeMemory();
 }
 
+static void command(const char *line)
+{
+	paused_us = !strcmp(line, "work\n") ? 500 : paused_us;
+	if (!strcmp(line, "load\n") || !strcmp(line, "work\n"))
+		start(load, LOADS);
+	if (!strcmp(line, "rest\n")) {
+		is_resting = 1;
+		pthread_barrier_wait(&rest);
+	}
+	for (int t = 0; !strcmp(line, "free\n") && t < threads; t++)
+		for (int i = 0; i < SLOTS; i++)
+			if (i % 10)
+				drop(&blocks[t][i]);
+	if (!strcmp(line, "purge\n"))
+		purge();
+	tell();
+}
+
 int main(int argc, char **argv)
 {
 	char line[16];
@@ -160,23 +218,13 @@ int main(int argc, char **argv)
 	if (threads < 1 || threads > THREADS_MAX)
 		return 2;
 	pthread_barrier_init(&barrier, NULL, (unsigned int)threads + 1);
+	pthread_barrier_init(&rest, NULL, LOADS + 1);
 	start(fill, threads);
 	pthread_barrier_wait(&barrier);
 	pthread_barrier_wait(&barrier);
 	setvbuf(stdout, NULL, _IOLBF, 4096);
 	puts("ready");
-	while (fgets(line, sizeof(line), stdin)) {
-		if (!strcmp(line, "load\n"))
-			start(load, 2);
-		for (int t = 0; !strcmp(line, "free\n") && t < threads; t++)
-			for (int i = 0; i < SLOTS; i++)
-				if (i % 10) {
-					free(blocks[t][i]);
-					blocks[t][i] = NULL;
-				}
-		if (!strcmp(line, "purge\n"))
-			purge();
-		tell();
-	}
+	while (fgets(line, sizeof(line), stdin))
+		command(line);
 	return 0;
 }

@@ -32,7 +32,7 @@ static void show(struct chunk_table *table, unsigned int from, unsigned int to, 
 
 static void walk(struct chunk_table *table, unsigned int from, unsigned int to, uint32_t cohort)
 {
-	chunk_table_begin(table);
+	chunk_table_begin(table, 0);
 	show(table, from, to, cohort);
 	chunk_table_end(table);
 }
@@ -55,7 +55,7 @@ static void test_cohorts(void **state)
 	assert_int_equal(chunk_table_cohort(&table, at(14) + 16), 0);
 	chunk_table_another(&table, at(7));
 	chunk_table_another(&table, at(100));
-	chunk_table_begin(&table);
+	chunk_table_begin(&table, 0);
 	assert_int_equal(chunk_table_show(&table, at(5), 18, &chunk), 0);
 	assert_int_equal(chunk->cohort, 0);
 	assert_int_equal(chunk_table_show(&table, at(7), 16, &chunk), 0);
@@ -76,7 +76,7 @@ static void test_unread(void **state)
 	(void)state;
 
 	walk(&table, 0, 10, 1);
-	chunk_table_begin(&table);
+	chunk_table_begin(&table, 0);
 	show(&table, 0, 3, 2);
 	assert_int_equal(chunk_table_unread(&table, at(3), 3 * 16), 0);
 	show(&table, 8, 9, 2);
@@ -88,7 +88,7 @@ static void test_unread(void **state)
 	assert_true(chunk_table_is_unread(&table, at(6) - 16));
 	assert_false(chunk_table_is_unread(&table, at(6)));
 	assert_false(chunk_table_is_unread(&table, at(2)));
-	chunk_table_begin(&table);
+	chunk_table_begin(&table, 0);
 	show(&table, 0, 1, 3);
 	chunk_table_abandon(&table);
 	assert_int_equal(table.count, 7);
@@ -103,7 +103,7 @@ static void test_hostile(void **state)
 	struct chunk *chunk;
 	(void)state;
 
-	chunk_table_begin(&table);
+	chunk_table_begin(&table, 0);
 	assert_int_equal(chunk_table_show(&table, at(2), 16, &chunk), 0);
 	assert_int_equal(chunk_table_show(&table, at(2), 16, &chunk), -EBADMSG);
 	assert_int_equal(chunk_table_show(&table, at(1), 16, &chunk), -EBADMSG);
@@ -129,7 +129,7 @@ static void test_copy(void **state)
 	assert_int_equal(counts.items[0].live, 100);
 	assert_int_equal(counts.items[0].cohort, 4);
 	assert_int_equal(counts.items[0].kind, chunk_kind(16));
-	assert_int_equal(chunk_kind_bytes(counts.items[0].kind), 16 * 16 - 8);
+	assert_int_equal(chunk_kind_bytes(counts.items[0].kind, 0), 16 * 16 - 8);
 	kind_counts_free(&counts);
 	chunk_table_free(&table);
 	chunk_table_free(&copy);
@@ -154,12 +154,42 @@ static void test_sizes(void **state)
 	assert_true(chunk_kind(UINT32_MAX) > EVENT_KIND_FIRST);
 }
 
+/* A request belongs to the least class that walks have shown and that it fits into. */
+static void test_classes(void **state)
+{
+	static const uint32_t sizes[] = {81, 2, 65, 3, 81};
+	struct chunk_table table = {0}, copy = {0};
+	struct chunk *chunk;
+	(void)state;
+
+	assert_int_equal(chunk_table_units(&table, 1100), chunk_units(1100));
+	chunk_table_begin(&table, 1);
+	for (unsigned int i = 0; i < 5; i++)
+		assert_int_equal(chunk_table_show(&table, at(i), sizes[i], &chunk), 0);
+	chunk_table_end(&table);
+	assert_int_equal(table.class_count, 4);
+	assert_int_equal(chunk_table_copy(&copy, &table), 0);
+	assert_int_equal(chunk_table_units(&copy, 1100), 81);
+	assert_int_equal(chunk_table_units(&copy, 1024), 65);
+	assert_int_equal(chunk_table_units(&copy, 1), 2);
+	assert_int_equal(chunk_table_units(&copy, 1289), 82); /* no class has been shown */
+	/* Classes may be twice as large; a chunk is not. */
+	assert_true(chunk_fits(2 * chunk_units(1 << 20), 1 << 20, 1));
+	assert_false(chunk_fits(2 * chunk_units(1 << 20), 1 << 20, 0));
+	assert_false(chunk_fits(chunk_units(100) - 1, 100, 1));
+	assert_false(chunk_fits(1 << 30, 100, 1));
+	assert_int_equal(chunk_kind_bytes(chunk_kind(3), 1), 32);
+	chunk_table_begin(&table, 0);
+	chunk_table_free(&table);
+	chunk_table_free(&copy);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_cohorts), cmocka_unit_test(test_unread),
-		cmocka_unit_test(test_hostile), cmocka_unit_test(test_copy),
-		cmocka_unit_test(test_sizes),
+		cmocka_unit_test(test_classes), cmocka_unit_test(test_hostile),
+		cmocka_unit_test(test_copy),    cmocka_unit_test(test_sizes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -23,7 +23,7 @@ static void walk(struct chunk_table *chunks, uint64_t address, uint32_t units)
 {
 	struct chunk *chunk;
 
-	chunk_table_begin(chunks);
+	chunk_table_begin(chunks, 0);
 	assert_int_equal(chunk_table_show(chunks, address, units, &chunk), 0);
 	chunk_table_end(chunks);
 }
