@@ -7,6 +7,8 @@ import shutil
 
 import pytest
 
+import pythons
+
 WITHIN = 0.001
 # Allocators count the blocks in a thread's cache as live. A block that is mapped separately takes
 # whole pages.
@@ -34,6 +36,19 @@ def tool(name, *places):
 def library(name):
     found = sorted(glob.glob("/usr/lib/*/" + name))
     return found[0] if found else pytest.skip("this machine has no " + name)
+
+
+# The machine's own libraries, and those of root file systems (tests/machines/roots.py).
+MIMALLOC = ["libmimalloc.so.2", "libmimalloc.so.3", "trixie", "testing"]
+
+
+def mimalloc_library(name):
+    places = ["/usr/lib/x86_64-linux-gnu/" + name]
+    for root in pythons.roots():
+        if os.path.basename(root) == name:
+            places = glob.glob(root + "/usr/lib/x86_64-linux-gnu/libmimalloc.so.3")
+    found = [path for path in places if os.path.exists(path)]
+    return found[0] if found else pytest.skip("there is no %s of mimalloc here" % name)
 
 
 def expect_close(ours, truth, what):

@@ -34,11 +34,11 @@ PLACE = os.path.join(BUILD, "roots")
 WORK = os.path.join(PLACE, ".work")
 # versions: of the interpreters; symbols: those that are there with their symbols, too; debug: those
 # of which there is the build for debugging, with the modules that only it can load; packages: what
-# else is installed, to compare with.
+# else is installed, to compare with, or to be read.
 Recipe = collections.namedtuple("Recipe", "versions symbols debug packages")
 SUITES = {
-    "trixie": Recipe(("3.13",), ("3.13",), ("3.13",), ("python3-memray",)),
-    "testing": Recipe(("3.13", "3.14", "3.15"), ("3.14", "3.15"), ("3.14",), ()),
+    "trixie": Recipe(("3.13",), ("3.13",), ("3.13",), ("python3-memray", "libmimalloc3")),
+    "testing": Recipe(("3.13", "3.14", "3.15"), ("3.14", "3.15"), ("3.14",), ("libmimalloc3",)),
 }
 LOADER = "usr/lib64/ld-linux-x86-64.so.2"
 LIBRARIES = "usr/lib/x86_64-linux-gnu"

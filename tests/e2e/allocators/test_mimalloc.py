@@ -20,14 +20,6 @@ from memory_trees import (
 pytestmark = pytest.mark.unprivileged
 
 
-@pytest.fixture(scope="module")
-def mimalloc_environment():
-    found = glob.glob("/usr/lib/x86_64-linux-gnu/libmimalloc.so.2")
-    if not found:
-        pytest.skip("libmimalloc-dev is not installed, or it is not mimalloc 2")
-    return environment(LD_PRELOAD=found[0])
-
-
 @pytest.mark.parametrize("threads", (1, 4))
 def test_books(replaced, mimalloc_environment, run_tracer, threads):
     """Blocks that other threads freed are free, too."""
@@ -41,22 +33,30 @@ def test_books(replaced, mimalloc_environment, run_tracer, threads):
             print(own, {key: value for key, value in heap.items() if key != "sizes"})
             # The C library has blocks of its own: threads' and those of stdio.
             assert own["blocks"] <= heap["used_count"] <= own["blocks"] + 20
-            assert own["usable"] <= heap["used"] <= 1.005 * own["usable"] + 16384
-            assert not heap["unread"] and not heap["lists_cut"] and heap["caches"] == threads + 1
+            assert own["usable"] <= heap["used"] <= 1.005 * own["usable"] + 65536
+            assert not heap["unread"] and not heap["lists_cut"]
+            # Those of mimalloc 3 are found by no page.
+            assert heap["caches"] == (threads + 1 if heap["version"][0] == "2" else 0)
             assert find(tree, "other anonymous memory")["size"] < 0.01 * tree["size"]
 
 
 @pytest.mark.parametrize("threads", (1, 4))
 def test_purge(replaced, mimalloc_environment, run_tracer, threads):
     """What it says that a collection returns is by how much Rss falls. Up to 2.1.2 pages that are
-    freed in a collection are returned with it only if it lasts, as it does in several threads."""
+    freed in a collection are returned with it only if it lasts, as it does in several threads.
+    Some releases of mimalloc 3 return whole pages of 2 MiB only, so it is at most that."""
     with Target(replaced, None, threads, env=mimalloc_environment) as target:
         before = ask(target, "free")["rss"]
-        estimate = find(read(run_tracer, target.pid), "mimalloc")["trimmable"]
+        tree = read(run_tracer, target.pid)
+        estimate = find(tree, "mimalloc")["trimmable"]
         fall = before - ask(target, "purge")["rss"]
         print(estimate, fall)
-        assert 4 << 20 < estimate <= 1.05 * fall
-        assert threads > 1 or estimate >= 0.95 * fall
+        if allocator(tree, "mimalloc")["version"][0] == "2":
+            assert 4 << 20 < estimate <= 1.05 * fall
+            assert threads > 1 or estimate >= 0.95 * fall
+        else:
+            assert 4 << 20 < fall <= 1.05 * estimate
+            assert fall >= 0.5 * estimate
 
 
 def test_runs_on(replaced, mimalloc_environment, run_tracer):
@@ -73,8 +73,10 @@ def test_python(mimalloc_environment, run_tracer, python):
     with Target(python, "replaced.py", env=mimalloc_environment) as target:
         own, heap = python_reading(target, run_tracer, "mimalloc")
         print(own, heap["used"], heap["used_count"])
-        assert abs(heap["used"] - own["used"]) <= 0.005 * own["used"]
-        assert abs(heap["used_count"] - own["used_count"]) <= 0.005 * own["used_count"]
+        # The visitor of 3.0 leaves out full pages, which no thread owns.
+        more = 1.1 if heap["version"].startswith("3.0") else 1.005
+        assert 0.995 * own["used"] <= heap["used"] <= more * own["used"]
+        assert 0.995 * own["used_count"] <= heap["used_count"] <= more * own["used_count"]
 
 
 def test_two_allocators(replaced, mimalloc_environment, run_tracer):

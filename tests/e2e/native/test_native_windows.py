@@ -22,7 +22,7 @@ from harness import (
 )
 from memory_trees import ask
 from procfs import text_differs
-from truth import library
+from truth import MIMALLOC, library, mimalloc_library
 
 pytestmark = pytest.mark.usefixtures("undisturbed")
 
@@ -135,7 +135,7 @@ def test_command(tracer, tmp_path, steady):
     assert report.line(NAME, "A")[0] == pytest.approx(live["A"][0], rel=SHARE)
 
 
-REPLACING = ["libjemalloc.so.2", "libtcmalloc_minimal.so.4", "libmimalloc.so.2", "musl", "glibc"]
+REPLACING = ["libjemalloc.so.2", "libtcmalloc_minimal.so.4", *MIMALLOC, "musl", "glibc"]
 
 
 @pytest.fixture(params=REPLACING)
@@ -148,8 +148,8 @@ def replacing(request, tmp_path):
         if request.param == "glibc":
             return compiled(path, name), environment()
         if request.param != "musl":
-            env = environment(LD_PRELOAD=library(request.param))
-            return compiled(path, name), env
+            find = mimalloc_library if request.param in MIMALLOC else library
+            return compiled(path, name), environment(LD_PRELOAD=find(request.param))
         if not shutil.which("musl-gcc"):
             pytest.skip("musl-tools is not installed")
         return compiled(path, name, "-static", compiler="musl-gcc"), environment()

@@ -14,6 +14,7 @@
 #include "heap_world.h"
 #include "proc/memory.h"
 #include "runtime/malloc/mimalloc.h"
+#include "runtime/malloc/mimalloc3.h"
 #include "runtime/malloc/musl.h"
 #include "runtime/malloc/tcmalloc.h"
 
@@ -28,14 +29,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 #define SIZES     (CENTRAL + 262144)
 #define SPANS     (2u << 20) /* behind the leaf of the map */
 #define CACHE     (3u << 20)
+#define FIRST     (2u << 20) /* the first table of mimalloc's map, behind it; then the second */
+#define DESCRIBED 4096u      /* mimalloc's page, in the first slice of its arena */
 
 enum part { STATICS, META, HEAP, PARTS };
-enum { MUSL, TCMALLOC, MIMALLOC, TYPES };
+enum { MUSL, TCMALLOC, MIMALLOC, MIMALLOC3, TYPES };
 
 static const struct allocator_type *const types[] = {&musl_allocator, &tcmalloc_allocator,
-						     &mimalloc_allocator};
+						     &mimalloc_allocator, &mimalloc3_allocator};
 static char *const names[] = {(char *)"/lib/libc.so", (char *)"/lib/libtcmalloc.so.4",
-			      (char *)"/lib/libmimalloc.so.2"};
+			      (char *)"/lib/libmimalloc.so.2", (char *)"/lib/libmimalloc.so.3"};
 static uint8_t *memory;
 
 /* What the input may change. */
@@ -61,6 +64,12 @@ static const struct {
 	 {HEAP, 288, 49248},
 	 {STATICS, 0, 256},
 	 {META, 0, 256}},
+	{{HEAP, 0, 64},
+	 {HEAP, DESCRIBED, 128},
+	 {HEAP, 65536, 4096},
+	 {META, FIRST + 65536, 65536},
+	 {STATICS, 128, 8},
+	 {META, FIRST, 256}},
 };
 
 static uint64_t at(enum part part, uint64_t offset)
@@ -181,6 +190,26 @@ static void mimalloc_make(void)
 	put32(HEAP, 288 + 192, 510);
 }
 
+/* An arena of 3.4: its structures, a page of blocks of 1 KiB, of which one is free, free slices. */
+static void mimalloc3_make(void)
+{
+	const uint64_t slice = at(HEAP, 65536) >> 16;
+
+	put64(STATICS, 128, at(META, 0));
+	put64(META, 0, at(META, FIRST));
+	put64(META, (slice >> 13) * 8, at(META, FIRST + 65536));
+	put64(META, FIRST + 65536 + slice % 8192 * 8, at(HEAP, DESCRIBED));
+	put64(HEAP, 40, 512);
+	put64(HEAP, 48, 1);
+	put64(HEAP, DESCRIBED + 8, at(HEAP, 65536 + 1024));
+	put64(HEAP, DESCRIBED + 16, 3 | 4 << 16 | 64ull << 32);
+	put64(HEAP, DESCRIBED + 40, 1024);
+	put32(HEAP, DESCRIBED + 48, (65536 - DESCRIBED) / 8);
+	put64(HEAP, DESCRIBED + 88, at(HEAP, 0));
+	put64(HEAP, DESCRIBED + 96, 1 | 1ull << 32);
+	put32(HEAP, DESCRIBED + 104, 7);
+}
+
 static void words_relocate(uint64_t address, size_t bytes)
 {
 	for (size_t i = 0; i + 8 <= bytes; i += 8) {
@@ -257,7 +286,8 @@ static void heap_read(unsigned int type, int is_honest)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	static void (*const make[])(void) = {musl_make, tcmalloc_make, mimalloc_make};
+	static void (*const make[])(void) = {musl_make, tcmalloc_make, mimalloc_make,
+					     mimalloc3_make};
 	unsigned int type = size ? data[0] % TYPES : 0;
 
 	if (!memory)

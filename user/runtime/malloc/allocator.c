@@ -3,11 +3,13 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "proc/memory.h"
 #include "runtime/malloc/glibc_allocator.h"
 #include "runtime/malloc/jemalloc.h"
 #include "runtime/malloc/mimalloc.h"
+#include "runtime/malloc/mimalloc3.h"
 #include "runtime/malloc/musl.h"
 #include "runtime/malloc/statics.h"
 #include "runtime/malloc/tcmalloc.h"
@@ -15,9 +17,9 @@
 #include "util/error.h"
 
 /* A new one is added here, and nowhere else. The first does not replace malloc. */
-static const struct allocator_type *const types[] = {&glibc_allocator, &jemalloc_allocator,
-						     &tcmalloc_allocator, &mimalloc_allocator,
-						     &musl_allocator};
+static const struct allocator_type *const types[] = {&glibc_allocator,    &jemalloc_allocator,
+						     &tcmalloc_allocator, &mimalloc3_allocator,
+						     &mimalloc_allocator, &musl_allocator};
 
 #define REPLACING 1u /* the first of types that does */
 
@@ -29,9 +31,22 @@ static bool is_left_out(const struct allocator_type *type, int err, struct alloc
 		return true;
 	if (space_is_fatal(err))
 		return false;
+	/* One that is not known by one layout is by another. */
+	for (size_t i = 0; i < out->count; i++)
+		if (!strcmp(out->items[i].type->name, type->name))
+			return true;
 	if (!out->reason[0])
 		snprintf(out->reason, sizeof(out->reason), "%s: %s", type->name, error_reason(err));
 	return true;
+}
+
+/* It was refused by one layout, and is read by another. */
+static void reason_end(struct allocators *out, const char *name)
+{
+	size_t length = strlen(name);
+
+	if (!strncmp(out->reason, name, length) && out->reason[length] == ':')
+		out->reason[0] = '\0';
 }
 
 static int types_open(struct allocators *out, struct space *space, const struct process_maps *maps,
@@ -45,6 +60,7 @@ static int types_open(struct allocators *out, struct space *space, const struct 
 		error_clear();
 		int err = types[i]->open(&item->state, space, maps, item->version);
 		if (!err) {
+			reason_end(out, types[i]->name);
 			out->count++;
 		} else if (!is_left_out(types[i], err, out)) {
 			allocators_close(out);

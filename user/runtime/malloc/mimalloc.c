@@ -3,13 +3,8 @@
  * Model (include/mimalloc/types.h). A segment, 32 MiB and aligned to it unless it holds one huge
  * block, is divided into slices of 64 KiB. It begins with the descriptions of all slices; that of a
  * page's first slice describes the page; slices that no page has are described as pages without a
- * block size. A page holds blocks of one size, of which the first `capacity` were handed out at
- * least once:
- *
- *	capacity - |free| - |local_free| = used
- *
- * Blocks on the list thread_free, and those that other threads returned to the page's heap
- * (thread_delayed_free), still count as used.
+ * block size. Blocks that other threads returned to the page's heap (thread_delayed_free) still
+ * count as used in their page (mimalloc_pages.h).
  *
  * No variable is needed: segments are looked for at the addresses that they can have. The cookies
  * of all differ from their addresses by the same bits, which are in a variable of the file that the
@@ -25,6 +20,7 @@
 #include <string.h>
 
 #include "proc/memory.h"
+#include "runtime/malloc/mimalloc_pages.h"
 #include "runtime/malloc/reader.h"
 #include "runtime/malloc/runs.h"
 #include "runtime/malloc/statics.h"
@@ -41,8 +37,7 @@
 #define KIND_HUGE     1u
 #define HUGE_BLOCK    (1ull << 31) /* a size of 32 bits that stands for all larger ones */
 #define PAGE_BYTES    (8 * SLICE)  /* of a page with more than one block */
-#define BLOCKS_MAX    (PAGE_BYTES / 8)
-#define FLAGS         3u /* in thread_free */
+#define FLAGS         3u           /* in thread_free */
 #define PROBES_OPEN   4096u
 #define SEGMENTS_MAX  (1u << 17) /* 4 TiB */
 #define HEAPS_MAX     65536u
@@ -91,14 +86,6 @@ struct mimalloc {
 	uint64_t variable; /* address of it in the file */
 };
 
-struct mimalloc_page {
-	uint64_t start, end;  /* of its memory */
-	uint64_t blocks;      /* address of its first block */
-	uint64_t block_bytes; /* 0: no page has these slices */
-	uint64_t capacity, reserved, used;
-	uint64_t lists[3], heap;
-};
-
 /* A block that another thread returned to a heap. */
 struct mimalloc_returned {
 	uint64_t address, next;
@@ -106,14 +93,13 @@ struct mimalloc_returned {
 
 struct mimalloc_walk {
 	struct mimalloc *mimalloc;
-	struct runs runs;
+	struct mimalloc_pages pages;
 	uint64_t *segments, *heaps; /* by address */
 	size_t segment_count, segment_capacity, heap_count, heap_capacity;
 	struct mimalloc_returned *returned; /* by address */
 	size_t returned_count, returned_capacity;
 	uint64_t address; /* of the segment */
 	uint8_t *head;    /* HEAD_MAX */
-	uint8_t *states;  /* BLOCKS_MAX */
 	/* what is free in the segment: slices without a page, and pages without a block in use */
 	enum allocator_kind slices_kind, pages_kind;
 };
@@ -172,17 +158,6 @@ static uint64_t slice_describe(const struct mimalloc_layout *at, const uint8_t *
 	return count;
 }
 
-/* Whether the sizes of a page agree with each other. */
-static bool page_fits(const struct mimalloc_page *page)
-{
-	uint64_t room = page->end - page->blocks;
-
-	return page->blocks >= page->start && page->blocks < page->end &&
-	       page->block_bytes % 8 == 0 && page->block_bytes <= room &&
-	       page->reserved == room / page->block_bytes && page->capacity <= page->reserved &&
-	       (page->capacity <= 1 || page->end - page->start <= PAGE_BYTES);
-}
-
 /* How many pages of a segment agree with a layout; 0: its slices do not add up. */
 static uint32_t segment_prove(const struct mimalloc_layout *at, const uint8_t *head,
 			      uint64_t address, uint32_t *wrong)
@@ -198,8 +173,8 @@ static uint32_t segment_prove(const struct mimalloc_layout *at, const uint8_t *h
 			return 0;
 		if (!i || !page.block_bytes || !page.capacity)
 			continue;
-		fitting += page_fits(&page);
-		*wrong += !page_fits(&page);
+		fitting += mimalloc_page_fits(&page, PAGE_BYTES);
+		*wrong += !mimalloc_page_fits(&page, PAGE_BYTES);
 	}
 	return i == entries || u32_at(head + at->kind) == KIND_HUGE ? fitting : 0;
 }
@@ -275,18 +250,6 @@ static int secret_look(uint64_t address, const uint8_t *bytes, size_t size, void
 	return 0;
 }
 
-/* The version of the library as its file is called: libmimalloc.so.2.0. */
-static void version_take(const struct mimalloc_layout *layout, const struct statics *statics,
-			 char version[ALLOCATOR_VERSION])
-{
-	const char *name = strstr(statics_file_name(statics), "mimalloc");
-	const char *number = name ? strstr(name, ".so.") : NULL;
-
-	strcpy(version, layout->version);
-	if (number && strspn(number + 4, "0123456789.") > 2 && strlen(number + 4) < 16)
-		strcpy(version, number + 4);
-}
-
 /* Which file has the secret among its variables. 0; -ENOENT; -errno. */
 static int secret_find(struct mimalloc_finding *finding, const struct process_maps *maps,
 		       char version[ALLOCATOR_VERSION])
@@ -298,7 +261,7 @@ static int secret_find(struct mimalloc_finding *finding, const struct process_ma
 		int got = statics_search(finding->mimalloc->space, &statics, secret_look, finding);
 
 		if (got > 0)
-			version_take(finding->layout, &statics, version);
+			mimalloc_version(finding->layout->version, &statics, version);
 		if (got)
 			return got < 0 ? got : 0;
 	}
@@ -460,40 +423,21 @@ static int heaps_read(struct mimalloc_walk *walk)
 
 	if (walk->heap_count)
 		qsort(walk->heaps, walk->heap_count, sizeof(*walk->heaps), key_compare);
-	for (size_t i = 0; i < walk->heap_count && !err && walk->runs.totals->caches < HEAPS_MAX;
-	     i++) {
+	for (size_t i = 0;
+	     i < walk->heap_count && !err && walk->pages.runs.totals->caches < HEAPS_MAX; i++) {
 		if (walk->heaps[i] == last)
 			continue;
 		last = walk->heaps[i];
-		walk->runs.totals->caches++;
+		walk->pages.runs.totals->caches++;
 		err = heap_read(walk, last);
 	}
 	SORT_BY(walk->returned, walk->returned_count, address);
 	return err;
 }
 
-/* Marks the blocks of a list. The number of them; -EAGAIN: it is none; -errno. */
-static int64_t list_mark(struct mimalloc_walk *walk, const struct mimalloc_page *page,
-			 uint64_t block, int fresh)
+static void returned_mark(void *context, const struct mimalloc_page *page, uint8_t *states)
 {
-	int64_t count = 0;
-
-	for (; block; count++) {
-		uint64_t at = block - page->blocks, number = at / page->block_bytes;
-
-		if (block < page->blocks || number >= page->capacity || at % page->block_bytes ||
-		    walk->states[number] != ALLOCATOR_USED)
-			return -EAGAIN;
-		walk->states[number] = ALLOCATOR_FREE;
-		int err = reader_read(walk->mimalloc->reader, block, &block, sizeof(block), fresh);
-		if (err)
-			return err;
-	}
-	return count;
-}
-
-static void returned_mark(struct mimalloc_walk *walk, const struct mimalloc_page *page)
-{
+	const struct mimalloc_walk *walk = context;
 	size_t i = SORTED_ABOVE(walk->returned, walk->returned_count, address, page->blocks - 1);
 
 	for (; i < walk->returned_count; i++) {
@@ -504,58 +448,8 @@ static void returned_mark(struct mimalloc_walk *walk, const struct mimalloc_page
 		if (at % page->block_bytes == 0 &&
 		    !reader_u64(walk->mimalloc->reader, walk->returned[i].address, &next) &&
 		    next == walk->returned[i].next)
-			walk->states[at / page->block_bytes] = ALLOCATOR_FREE;
+			states[at / page->block_bytes] = ALLOCATOR_FREE;
 	}
-}
-
-/* 0: the states of its blocks are known; -EAGAIN: the page is inconsistent; -errno. */
-static int page_mark(struct mimalloc_walk *walk, const struct mimalloc_page *page, int fresh)
-{
-	uint64_t unused = 0;
-
-	if (!page_fits(page))
-		return -EAGAIN;
-	memset(walk->states, ALLOCATOR_USED, page->capacity);
-	for (unsigned int i = 0; i < 3; i++) {
-		int64_t count = list_mark(walk, page, page->lists[i], fresh);
-
-		if (count < 0)
-			return (int)count;
-		unused += i < 2 ? (uint64_t)count : 0;
-	}
-	if (page->capacity - unused != page->used)
-		return -EAGAIN;
-	returned_mark(walk, page);
-	return 0;
-}
-
-/* A page without a block in use is kept for its thread, which returns it. */
-static bool is_unused(const struct mimalloc_walk *walk, const struct mimalloc_page *page)
-{
-	return !memchr(walk->states, ALLOCATOR_USED, page->capacity);
-}
-
-static int page_put(struct mimalloc_walk *walk, const struct mimalloc_page *page)
-{
-	uint64_t bytes = page->block_bytes, behind = page->blocks + page->capacity * bytes;
-	struct runs *runs = &walk->runs;
-	struct allocator_class *class;
-
-	if (is_unused(walk, page))
-		return runs_put(runs, page->start, page->end - page->start, 1, walk->pages_kind);
-	class = page->reserved > 1 ? runs_class(runs->totals, bytes) : NULL;
-	if (class) {
-		class->slabs++;
-		class->slab_bytes += page->end - page->start;
-		class->free += page->reserved - page->capacity;
-	}
-	int stop = runs_put(runs, page->start, page->blocks - page->start, 1, ALLOCATOR_FREE)
-			   ?: runs_put_blocks(runs, page->blocks, bytes, walk->states,
-					      page->capacity, class)
-			   ?: runs_put(runs, behind, bytes, page->reserved - page->capacity,
-				       ALLOCATOR_FREE);
-	behind += (page->reserved - page->capacity) * bytes;
-	return stop ?: runs_put(runs, behind, page->end - behind, 1, ALLOCATOR_FREE);
 }
 
 /* Visits the slices from a number on that belong together; *count: so many. */
@@ -574,21 +468,21 @@ static int slices_visit(struct mimalloc_walk *walk, uint64_t number, uint64_t *c
 		if (!*count)
 			continue;
 		if (!page.block_bytes)
-			return runs_put(&walk->runs, page.start, page.end - page.start, 1,
+			return runs_put(&walk->pages.runs, page.start, page.end - page.start, 1,
 					walk->slices_kind);
 		/* Taken just now, or about to be returned. */
 		if (!page.capacity)
-			return runs_put(&walk->runs, page.start, page.end - page.start, 1,
+			return runs_put(&walk->pages.runs, page.start, page.end - page.start, 1,
 					ALLOCATOR_FREE);
-		err = page_mark(walk, &page, try > 0);
+		err = mimalloc_page_mark(&walk->pages, &page, try > 0);
 	}
 	if (space_is_fatal(err))
 		return err;
 	if (!err)
-		return page_put(walk, &page);
-	walk->runs.totals->cut++;
+		return mimalloc_page_put(&walk->pages, &page, walk->pages_kind);
+	walk->pages.runs.totals->cut++;
 	*count = *count ?: 1;
-	return runs_put(&walk->runs, walk->address + number * SLICE, *count * SLICE, 1,
+	return runs_put(&walk->pages.runs, walk->address + number * SLICE, *count * SLICE, 1,
 			ALLOCATOR_UNKNOWN);
 }
 
@@ -606,7 +500,8 @@ static void pages_count(struct mimalloc_walk *walk, uint32_t *used, uint32_t *un
 
 		count = slice_describe(at, walk->head, walk->address, i, &page);
 		is_page = !count || (page.block_bytes && page.capacity);
-		if (is_page && count && !page_mark(walk, &page, 0) && is_unused(walk, &page))
+		if (is_page && count && !mimalloc_page_mark(&walk->pages, &page, 0) &&
+		    mimalloc_page_is_unused(&walk->pages, &page))
 			++*unused;
 		else
 			*used += is_page;
@@ -635,14 +530,14 @@ static int segment_visit(struct mimalloc_walk *walk, uint64_t address)
 	uint32_t used, unused;
 
 	/* It may be within the block of a huge one, or have been returned meanwhile. */
-	if (bytes <= 0 || address < walk->runs.end)
+	if (bytes <= 0 || address < walk->pages.runs.end)
 		return (int)(bytes < 0 ? bytes : 0);
 	pages_count(walk, &used, &unused);
 	/* It is free, and kept, or will be. */
 	if (!used && (unused || !u64_at(walk->head + at->thread)))
-		return runs_put(&walk->runs, address, (uint64_t)bytes, 1, ALLOCATOR_DIRTY);
+		return runs_put(&walk->pages.runs, address, (uint64_t)bytes, 1, ALLOCATOR_DIRTY);
 	kinds_choose(walk, unused);
-	int err = runs_put(&walk->runs, address, info * SLICE, 1, ALLOCATOR_METADATA);
+	int err = runs_put(&walk->pages.runs, address, info * SLICE, 1, ALLOCATOR_METADATA);
 	for (uint64_t i = info, count = 1; i < entries && !err; i += count)
 		err = slices_visit(walk, i, &count);
 	return err;
@@ -654,24 +549,29 @@ static int segments_visit(struct mimalloc_walk *walk, const struct process_maps 
 
 	for (size_t i = 0; i < walk->segment_count && !err; i++)
 		err = segment_visit(walk, walk->segments[i]);
-	return err ?: runs_end(&walk->runs);
+	return err ?: runs_end(&walk->pages.runs);
 }
 
 static int mimalloc_walk(void *state, const struct process_maps *maps, allocator_run_fn visit,
 			 void *context, struct allocator_totals *totals)
 {
 	struct mimalloc *mimalloc = state;
-	struct mimalloc_walk walk = {.mimalloc = mimalloc,
-				     .runs = {.visit = visit, .context = context, .totals = totals},
-				     .head = malloc(HEAD_MAX),
-				     .states = malloc(BLOCKS_MAX)};
+	struct mimalloc_walk walk = {
+		.mimalloc = mimalloc,
+		.pages = {.reader = mimalloc->reader,
+			  .runs = {.visit = visit, .context = context, .totals = totals},
+			  .states = malloc(MIMALLOC_BLOCKS_MAX),
+			  .most = PAGE_BYTES,
+			  .more = returned_mark,
+			  .context = &walk},
+		.head = malloc(HEAD_MAX)};
 	uint64_t swapped = reader_swapped(mimalloc->reader);
 
 	reader_clear(mimalloc->reader);
-	int err = walk.head && walk.states ? segments_visit(&walk, maps) : -ENOMEM;
+	int err = walk.head && walk.pages.states ? segments_visit(&walk, maps) : -ENOMEM;
 	totals->swapped = reader_swapped(mimalloc->reader) - swapped;
 	free(walk.head);
-	free(walk.states);
+	free(walk.pages.states);
 	free(walk.segments);
 	free(walk.heaps);
 	free(walk.returned);

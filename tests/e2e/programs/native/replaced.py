@@ -48,9 +48,10 @@ def area_add(heap, area, block, size, argument):
 def statistics():
     if hasattr(library, "MallocExtension_GetNumericProperty"):
         return {name: tcmalloc_value(name) for name in PROPERTIES}
-    library.mi_heap_get_default.restype = ctypes.c_void_p
+    find = library.mi_heap_main if hasattr(library, "mi_heap_main") else library.mi_heap_get_default
+    find.restype = ctypes.c_void_p
     sums[:] = [0, 0]
-    heap = ctypes.c_void_p(library.mi_heap_get_default())
+    heap = ctypes.c_void_p(find())
     assert library.mi_heap_visit_blocks(heap, False, VISIT(area_add), None)
     return {"used": sums[0], "used_count": sums[1]}
 
