@@ -4,5 +4,5 @@
 
 #include "runtime/malloc/allocator.h"
 
-/* Its state is a struct glibc. A walk also visits blocks with a mapping, as far as they are found. */
+/* Its state is a struct glibc. A walk also visits blocks with a mapping, if it finds them. */
 extern const struct allocator_type glibc_allocator;

@@ -48,6 +48,7 @@
 #define PROOFS_MAX     64u /* of what looks like the map */
 #define PAGES_PROVING  1024u
 #define ASKED_PAGES    4096u
+#define LOOKS_LEAST    (1u << 20)
 #define TRIES          4
 
 enum mimalloc3_first { FIRST_ADDRESS, FIRST_WORDS, FIRST_BYTES };
@@ -93,6 +94,7 @@ struct mimalloc3_walk {
 	size_t arena_count, arena_capacity, arena_next;
 	uint64_t end;                          /* of the last page: slices before are known */
 	uint64_t last;                         /* its description */
+	uint64_t left;                         /* looks at pages that may still be taken */
 	uint64_t unread;                       /* description of a page that could not be read */
 	uint64_t count, fitting, wrong, stale; /* pages */
 };
@@ -141,12 +143,19 @@ static int words_walk(struct mimalloc3_walk *walk, uint64_t table, uint64_t coun
 	return err;
 }
 
+static int given_up(void)
+{
+	return error_set(-ENOTSUP, "its map has more pages than the process has memory for");
+}
+
 static int slice_look(struct mimalloc3_walk *walk, uint64_t number, uint64_t word, slice_fn visit)
 {
 	uint64_t slice = number * SLICE;
 
 	if (slice < walk->end || word == walk->last || word % 8 || word >> 47)
 		return 0;
+	if (!walk->left--)
+		return given_up();
 	if (++walk->count % ASKED_PAGES == 0 && interrupt_pending())
 		return error_set(-EINTR, "the walk of mimalloc's heap was ended by a signal");
 	return visit(walk, slice, word);
@@ -156,13 +165,25 @@ static int table_look(struct mimalloc3_walk *walk, uint64_t number, uint64_t wor
 {
 	if (word % 8 || word >> 47)
 		return 0;
+	if (walk->left < TABLE_BYTES / PAGE)
+		return given_up();
+	walk->left -= TABLE_BYTES / PAGE;
 	return words_walk(walk, word, TABLE_SLICES, number * TABLE_SLICES, slice_look, visit);
+}
+
+/* A page has memory in its first slice; entries of pages that were freed may stay. */
+static uint64_t looks_limit(pid_t pid)
+{
+	uint64_t bytes;
+
+	return process_own_bytes_read(pid, &bytes) ? UINT64_MAX : bytes / PAGE + LOOKS_LEAST;
 }
 
 /* Shows the first slice of each page, by address. */
 static int map_walk(struct mimalloc3_walk *walk, slice_fn visit)
 {
 	walk->end = walk->last = 0;
+	walk->left = looks_limit(space_pid(walk->mimalloc->space));
 	return words_walk(walk, walk->mimalloc->map, walk->mimalloc->tables, 0, table_look, visit);
 }
 
@@ -462,6 +483,20 @@ static bool is_own(const struct mimalloc3_walk *walk, const struct mimalloc3_are
 	       u32_at(bytes + 24) == walk->mimalloc->layout->kind;
 }
 
+/* Visits slices that no page has. What is not looked at any more counts as free. */
+static int slices_put(struct mimalloc3_walk *walk, const struct mimalloc3_arena *arena, uint64_t at,
+		      uint64_t end)
+{
+	struct runs *runs = &walk->pages.runs;
+	int stop = 0;
+
+	for (; at < end && walk->left && !stop; at += SLICE, walk->left--)
+		stop = runs_put(runs, at, SLICE, 1,
+				is_own(walk, arena, at) ? ALLOCATOR_METADATA : ALLOCATOR_DIRTY);
+	return stop || at >= end ? stop
+				 : runs_put(runs, at, SLICE, (end - at) / SLICE, ALLOCATOR_DIRTY);
+}
+
 /* Visits what arenas have in front of an address beside pages. */
 static int arenas_put(struct mimalloc3_walk *walk, uint64_t limit)
 {
@@ -478,10 +513,7 @@ static int arenas_put(struct mimalloc3_walk *walk, uint64_t limit)
 			stop = runs_put(runs, at, arena->own_end - at, 1, ALLOCATOR_METADATA);
 			at = arena->own_end;
 		}
-		for (; at < arena->end && at < limit && !stop; at += SLICE)
-			stop = runs_put(runs, at, SLICE, 1,
-					is_own(walk, arena, at) ? ALLOCATOR_METADATA
-								: ALLOCATOR_DIRTY);
+		stop = stop ?: slices_put(walk, arena, at, lesser(arena->end, limit));
 		if (limit < arena->end)
 			break;
 	}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mimalloc 3.0 to 3.6, in the form of allocator.h. */
+/* The heap of mimalloc 3 (3.0 to 3.4, 3.6; 64 bits), of a library or linked in. */
 #pragma once
 
 #include "runtime/malloc/allocator.h"

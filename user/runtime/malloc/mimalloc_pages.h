@@ -51,8 +51,8 @@ bool mimalloc_page_is_unused(const struct mimalloc_pages *pages, const struct mi
 int mimalloc_page_put(struct mimalloc_pages *pages, const struct mimalloc_page *page,
 		      enum allocator_kind unused);
 /*
- * The version of the library as its file is called, libmimalloc.so.2.0, or else what is known by its
- * layout.
+ * The version of the library as its file is called, libmimalloc.so.2.0, or else what is known by
+ * its layout.
  */
 void mimalloc_version(const char *known, const struct statics *statics,
 		      char version[ALLOCATOR_VERSION]);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A library that replaces malloc by a heap that no reader knows: blocks of powers of two, each class
- * with a list of those that were freed.
+ * A library that replaces malloc by a heap that no reader knows: blocks of powers of two, each
+ * class with a list of those that were freed.
  */
 #define _GNU_SOURCE
 #include <errno.h>
