@@ -817,10 +817,11 @@ static int span_look(struct tcmalloc_walk *walk, uint64_t page, uint64_t at)
 
 static int tcmalloc_visit(struct tcmalloc_walk *walk)
 {
-	int err = caches_read(walk)
-		  ?: central_read(walk)
-		  ?: leaves_add(walk)
-		  ?: map_walk(walk, metadata_look);
+	/* Objects that leave a central list after caches were read count as used: caches come last. */
+	int err = leaves_add(walk)
+		  ?: map_walk(walk, metadata_look)
+		  ?: caches_read(walk)
+		  ?: central_read(walk);
 
 	if (err)
 		return err;
