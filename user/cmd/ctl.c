@@ -17,6 +17,7 @@
 #include "proc/sandbox/privileges.h"
 #include "session/ctl/ask.h"
 #include "session/ctl/session_socket.h"
+#include "util/clock.h"
 #include "util/error.h"
 #include "util/size.h"
 #include "util/text.h"
@@ -31,7 +32,7 @@ struct ctl {
 	enum outfile_replace replace;
 	struct ages_choice limits; /* watch: of which ages */
 	int all;                   /* snapshot: all processes of the session */
-	int ages;                  /* snapshot: how old blocks are, too */
+	int ages;                  /* snapshot, watch: how old blocks are, too */
 	int fd;                    /* connection to the session */
 	struct buffer answer;
 };
@@ -43,7 +44,7 @@ static const struct argp_option options[] = {
 	 "choose one of several sessions that trace the process: the tracer's PID", 1},
 	{"all", KEY_ALL, NULL, 0, "snapshot: all processes that the session traces, not only PID",
 	 1},
-	CLI_OPTION_AGES("snapshot: tell how old blocks are, too", 1),
+	CLI_OPTION_AGES("snapshot: tell how old blocks are, too; watch: show it", 1),
 	CLI_OPTION_FORCE(1),
 	{"format", KEY_FORMAT, "KIND", 0, "text (default) or json", 1},
 	{0},
@@ -355,10 +356,11 @@ static int plain_run(struct ctl *ctl, enum request_kind kind)
 
 static int watch_ask(struct ctl *ctl)
 {
-	struct watch_opts opts = {.session = ctl->fd, .end = -1, .messages = -1};
-
-	watch_ages_set(&opts, &ctl->limits.ages);
-	int end = privileges_drop(1, 0) ?: calls_limit(0);
+	struct watch_opts opts = {
+		.session = ctl->fd, .end = -1, .messages = -1, .by_age = ctl->ages};
+	int end = cli_ages_at(&ctl->limits, clock_ns(CLOCK_REALTIME), &opts.ages)
+			  ?: privileges_drop(1, 0)
+			  ?: calls_limit(0);
 
 	if (!end)
 		end = watch_run(&opts);
@@ -396,13 +398,11 @@ static int arguments_check(struct ctl *ctl, enum request_kind *kind)
 		return error_set(-EINVAL, "no address is named");
 	if (*kind != REQUEST_SNAPSHOT && ctl->all)
 		return error_set(-EINVAL, "--all applies only to snapshot");
-	if (ctl->limits.born || (!ctl->watch && ages_any(&ctl->limits.ages)))
-		return error_set(-EINVAL, ctl->watch ? "--born is of a snapshot: --older-than and "
-						       "--younger-than are of a view"
-						     : "ages apply only to watch; a snapshot has "
-						       "all of them with --ages");
-	if (*kind != REQUEST_SNAPSHOT && ctl->ages)
-		return error_set(-EINVAL, "--ages applies only to snapshot");
+	if (!ctl->watch && ages_any(&ctl->limits.ages))
+		return error_set(-EINVAL, "ages apply only to watch; a snapshot has all of them "
+					  "with --ages");
+	if (*kind != REQUEST_SNAPSHOT && !ctl->watch && ctl->ages)
+		return error_set(-EINVAL, "--ages applies only to snapshot and watch");
 	for (size_t i = 2; *kind == REQUEST_LOOKUP && i < arguments->count; i++)
 		if (address_parse(arguments->items[i], &address))
 			return -EINVAL;
@@ -455,8 +455,9 @@ int cli_ctl(int argc, char **argv)
 		.options = options,
 		.parser = parse,
 		.children = children,
-		.args_doc = "PID status\nPID snapshot [--all] [--ages] FILE\nPID blocks FILE\n"
-			    "PID clear\nPID reset-peak\nPID lookup ADDR...\nPID watch\nPID stop",
+		.args_doc =
+			"PID status\nPID snapshot [--all] [--ages] FILE\nPID blocks FILE\n"
+			"PID clear\nPID reset-peak\nPID lookup ADDR...\nPID watch [--ages]\nPID stop",
 		.doc = "Talks to the session that traces a process.\v"
 		       "status: what is traced, and how much. snapshot: writes the present state "
 		       "to FILE (pprof; - is stdout). blocks: writes which line allocated each "

@@ -55,12 +55,15 @@ struct trace_view {
 #define END_MS      2000 /* for the view to give the terminal back */
 
 /* Names from the target are drawn here: the rights are those of a running session at most. */
-static int view_draw(int go, int messages, const struct ages *ages)
+static int view_draw(int go, int messages, const struct trace_options *options)
 {
-	struct watch_opts opts = {.end = go, .messages = messages, .ends_session = 1};
+	struct watch_opts opts = {
+		.end = go, .messages = messages, .ends_session = 1, .by_age = options->ages};
+	int err = cli_ages_at(&options->choice.ages, clock_ns(CLOCK_REALTIME), &opts.ages);
 	char byte;
 
-	watch_ages_set(&opts, ages);
+	if (err)
+		return err;
 	if (read(go, &byte, 1) != 1)
 		return 0;
 	opts.session = session_socket_connect(SOCKET_DIRECTORY, getppid());
@@ -69,18 +72,18 @@ static int view_draw(int go, int messages, const struct ages *ages)
 	return privileges_drop(1, 0) ?: calls_limit(0) ?: watch_run(&opts);
 }
 
-static void child_run(int go, int messages, const struct ages *ages)
+static void child_run(int go, int messages, const struct trace_options *options)
 {
 	/* Until there is something to see, Ctrl-C is for the session. */
 	signal(SIGINT, SIG_IGN);
-	int end = view_draw(go, messages, ages);
+	int end = view_draw(go, messages, options);
 	if (end < 0)
 		dprintf(messages, "tracer: live view: %s\n", error_reason(end));
 	_exit(end < 0 ? 1 : end == WATCH_END_QUIT ? QUIT_STATUS : 0);
 }
 
 /* Starts the process if the terminal allows a view. If it cannot be started, there is none. */
-static void view_start(struct trace_view *view, const struct ages *ages)
+static void view_start(struct trace_view *view, const struct trace_options *options)
 {
 	int ends[2], messages;
 
@@ -91,7 +94,7 @@ static void view_start(struct trace_view *view, const struct ages *ages)
 	view->pid = messages < 0 ? -1 : fork();
 	if (!view->pid) {
 		close(ends[1]);
-		child_run(ends[0], messages, ages);
+		child_run(ends[0], messages, options);
 	}
 	close(ends[0]);
 	if (view->pid > 0) {
@@ -872,7 +875,7 @@ static int cli_run(int argc, char **argv, bool is_watch)
 		status = dry_run(&run);
 	} else {
 		if (run.options.live)
-			view_start(&run.view, &run.options.choice.ages.ages);
+			view_start(&run.view, &run.options);
 		status = files_open(&run) ? EXIT_FAILED : run_session(&run);
 		view_end(&run.view);
 	}

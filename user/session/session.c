@@ -19,6 +19,7 @@
 #include "session/follow.h"
 #include "session/returns.h"
 #include "session/target/census.h"
+#include "session/target/collections.h"
 #include "session/target/cost.h"
 #include "session/target/labels.h"
 #include "session/target/state.h"
@@ -314,6 +315,7 @@ void session_free(struct session *session)
 	attach_free(session->attach);
 	session_targets_free(session);
 	follow_free(session);
+	collections_free(session);
 	symbols_free(session->symbols);
 	plan_caches_free(&session->plans);
 	trace_free(session->trace);

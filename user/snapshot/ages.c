@@ -7,17 +7,29 @@
 #include "util/error.h"
 #include "util/sorted.h"
 
-#define STEP_LOG 5 /* 32 steps from one power of two to the next */
+/* Steps from one power of two to the next: 32, or 16. */
+#define STEP_LOG   5
+#define COARSE_LOG 4
 
-uint32_t ages_round(uint64_t age_ns, uint64_t most_ns)
+static uint32_t steps_round(uint64_t age_ns, uint64_t most_ns, unsigned int log)
 {
 	uint64_t ms = age_ns / AGE_UNIT_NS, step = AGE_STEP_MS;
 	uint64_t most = lesser(most_ns / AGE_UNIT_NS, AGE_BEFORE - 1);
 
-	while (ms >> STEP_LOG >= 2 * step)
+	while (ms >> log >= 2 * step)
 		step *= 2;
 	ms = lesser(ms / step * step + step / 2, most);
 	return ms > AGE_UNKNOWN ? (uint32_t)ms : 1;
+}
+
+uint32_t ages_round(uint64_t age_ns, uint64_t most_ns)
+{
+	return steps_round(age_ns, most_ns, STEP_LOG);
+}
+
+uint32_t ages_coarse(uint64_t age_ns, uint64_t most_ns)
+{
+	return steps_round(age_ns, most_ns, COARSE_LOG);
 }
 
 bool ages_any(const struct ages *ages)
@@ -26,14 +38,12 @@ bool ages_any(const struct ages *ages)
 	       ages->until_realtime_ns != UINT64_MAX;
 }
 
-static bool is_wanted(const struct snapshot *snapshot, const struct ages *ages,
-		      const struct snapshot_trace *trace)
+bool ages_want(const struct ages *ages, uint32_t age, uint64_t moment_ns)
 {
-	uint64_t taken_ns = snapshot_process(snapshot, trace->process)->taken_realtime_ns;
-	uint64_t age_ns = trace->age * AGE_UNIT_NS;
-	uint64_t born_ns = taken_ns > age_ns ? taken_ns - age_ns : 0;
+	uint64_t age_ns = age * AGE_UNIT_NS;
+	uint64_t born_ns = moment_ns > age_ns ? moment_ns - age_ns : 0;
 
-	switch (trace->age) {
+	switch (age) {
 	case AGE_UNKNOWN:
 		return false;
 	case AGE_BEFORE:
@@ -49,7 +59,8 @@ static size_t traces_keep(const struct snapshot *snapshot, const struct ages *ag
 	size_t kept = 0;
 
 	for (size_t i = 0; i < count; i++)
-		if (is_wanted(snapshot, ages, &traces[i]))
+		if (ages_want(ages, traces[i].age,
+			      snapshot_process(snapshot, traces[i].process)->taken_realtime_ns))
 			traces[kept++] = traces[i];
 	return kept;
 }

@@ -28,6 +28,8 @@
  * most_ns, rounded or not.
  */
 uint32_t ages_round(uint64_t age_ns, uint64_t most_ns);
+/* The same with half as many steps, for what is drawn anew every second. */
+uint32_t ages_coarse(uint64_t age_ns, uint64_t most_ns);
 
 /* Which ages are wanted. Both limits are within. */
 struct ages {
@@ -43,9 +45,14 @@ struct ages {
 /* Is not every age wanted? */
 bool ages_any(const struct ages *ages);
 /*
- * Drops the blocks of other ages, those whose age is not known, and what is not known by age: the
- * layers beside the blocks that are alive. Blocks older than the trace are older than all others,
- * and are kept unless most_ns or from_realtime_ns is given. meta.of_ages is then set. 0; -ENODATA
- * (error_set): the snapshot has no ages.
+ * Is an age (snapshot_trace.age) wanted? moment_ns: when blocks had it, CLOCK_REALTIME. Blocks older
+ * than the trace are older than all others: they are wanted unless most_ns or from_realtime_ns is
+ * given. AGE_UNKNOWN is not wanted.
+ */
+bool ages_want(const struct ages *ages, uint32_t age, uint64_t moment_ns);
+/*
+ * Drops the blocks whose age is not wanted, and what is not known by age: the layers beside the
+ * blocks that are alive. meta.of_ages is then set. 0; -ENODATA (error_set): the snapshot has no
+ * ages.
  */
 int ages_keep(struct snapshot *snapshot, const struct ages *ages);

@@ -133,6 +133,26 @@ int trace_sums_changed(const struct trace *trace, size_t process, enum event_lay
 		       uint32_t since,
 		       int (*add)(void *context, uint32_t stack, const struct trace_sum *sum),
 		       void *context);
+/*
+ * How long ago a block was allocated. block NULL: since when all blocks are seen that its process
+ * allocates, or the part of them that its mode shows.
+ */
+uint64_t trace_age_ns(const struct trace *trace, size_t process, const struct block *block);
+/*
+ * What the blocks of one stack and age are; age: as of ages_coarse(), AGE_UNKNOWN. ages: only of
+ * these ages; NULL: of all.
+ */
+struct trace_age_sum {
+	uint32_t stack, age;
+	double size, count;
+};
+/*
+ * What is live now by stack and age: one call for each. 0, -ENOMEM, what add() returns; -ENODATA:
+ * the layer has no ages.
+ */
+int trace_age_sums(const struct trace *trace, size_t process, enum event_layer layer,
+		   const struct ages *ages,
+		   int (*add)(void *context, const struct trace_age_sum *sum), void *context);
 /* The sums of all running processes were told: returns their number, at least 1. */
 uint32_t trace_sums_reported(struct trace *trace);
 /*

@@ -287,6 +287,17 @@ struct trace_table trace_live(const struct trace *trace, size_t process, enum ev
 	return live;
 }
 
+uint64_t trace_age_ns(const struct trace *trace, size_t index, const struct block *block)
+{
+	const struct process_state *process = trace->processes[index];
+	uint64_t now_ns = state_moment_ns(trace, &process->info);
+	uint64_t since_ns = process->activities.since_ns;
+
+	if (block || since_ns < process->births_ns)
+		since_ns = block ? state_birth_ns(process, block) : process->births_ns;
+	return now_ns - lesser(since_ns, now_ns);
+}
+
 const struct blocks *trace_blocks(const struct trace *trace, size_t process, enum event_layer layer)
 {
 	return trace_process_at(trace, process) && layer < EVENT_LAYER_TABLES

@@ -13,6 +13,8 @@
 #include "snapshot/merge.h"
 #include "trace/estimate/windowed_large.h"
 #include "trace/state.h"
+#include "util/array.h"
+#include "util/id_map.h"
 #include "util/sorted.h"
 
 /* --- trace sums ------------------------------------------------------------------------------- */
@@ -100,17 +102,59 @@ static bool is_live_known(const struct process_state *process, enum event_layer 
 	return state_activity_known(process, EXTRA_PEAK, layer) && !is_sampled(process, layer);
 }
 
+struct age_sums {
+	struct trace_age_sum *items;
+	size_t count, capacity;
+	struct id_map index; /* by stack and age */
+	uint64_t most_ns;    /* as in ages_coarse() */
+	int err;             /* -ENOMEM: some are missing */
+};
+
 /* What is to be summed up: of all blocks, or with ages of some at a moment. */
 struct aged_sums {
-	struct trace_sum *sums;
-	size_t count;
+	struct trace_sum *sums;  /* by stack, */
+	size_t count;            /* of so many; */
+	struct age_sums *by_age; /* NULL, or by stack and age */
 	const struct ages *ages;
 	uint64_t moment_ns;
 };
 
-static bool is_of_age(const struct aged_sums *out, uint64_t age_ns)
+static struct trace_age_sum *age_sum_of(struct age_sums *sums, uint32_t stack, uint32_t age)
 {
-	return !out->ages || (age_ns >= out->ages->least_ns && age_ns <= out->ages->most_ns);
+	uint64_t key = (uint64_t)stack << 32 | age;
+	uint32_t at = id_map_find(&sums->index, key);
+
+	if (at != ID_MAP_NONE)
+		return &sums->items[at];
+	sums->err = sums->err ?: ARRAY_GROW(sums->items, sums->capacity, sums->count)
+				      ?: id_map_put(&sums->index, key, (uint32_t)sums->count);
+	if (sums->err)
+		return NULL;
+	sums->items[sums->count] = (struct trace_age_sum){.stack = stack, .age = age};
+	return &sums->items[sums->count++];
+}
+
+/* known: is the age known? */
+static void aged_add(const struct aged_sums *out, uint32_t stack, uint64_t age_ns, bool known,
+		     const struct trace_sum *sum)
+{
+	const struct ages *ages = out->ages;
+	struct trace_age_sum *of;
+
+	if (stack >= out->count ||
+	    (ages && (!known || age_ns < ages->least_ns || age_ns > ages->most_ns)))
+		return;
+	if (!out->by_age) {
+		out->sums[stack].size += sum->size;
+		out->sums[stack].count += sum->count;
+		return;
+	}
+	of = age_sum_of(out->by_age, stack,
+			known ? ages_coarse(age_ns, out->by_age->most_ns) : AGE_UNKNOWN);
+	if (of) {
+		of->size += sum->size;
+		of->count += sum->count;
+	}
 }
 
 static int rows_sum(void *context, const struct snapshot_trace *rows,
@@ -120,10 +164,12 @@ static int rows_sum(void *context, const struct snapshot_trace *rows,
 	(void)ages_error_ns;
 
 	for (size_t i = 0; i < result->row_count; i++) {
-		if (rows[i].traceback >= out->count || !is_of_age(out, rows[i].age * AGE_UNIT_NS))
-			continue;
-		out->sums[rows[i].traceback].size += result->rows[i].blocks * (double)rows[i].bytes;
-		out->sums[rows[i].traceback].count += result->rows[i].blocks;
+		const struct trace_sum sum = {.size = result->rows[i].blocks *
+						      (double)rows[i].bytes,
+					      .count = result->rows[i].blocks};
+
+		aged_add(out, rows[i].traceback, rows[i].age * AGE_UNIT_NS,
+			 rows[i].age != AGE_UNKNOWN, &sum);
 	}
 	return 0;
 }
@@ -137,7 +183,8 @@ static int windows_sum(const struct process_state *process, struct aged_sums *ou
 	for (uint32_t i = 0; stacks && i < process->stack_count; i++)
 		stacks[i] = i;
 	if (stacks)
-		err = trace_windowed_estimate(process, stacks, out->ages ? out->moment_ns : 0,
+		err = trace_windowed_estimate(process, stacks,
+					      out->ages || out->by_age ? out->moment_ns : 0,
 					      rows_sum, out);
 	free(stacks);
 	return err;
@@ -163,16 +210,25 @@ static void blocks_sum(const struct process_state *process, enum event_layer lay
 	for (size_t cursor = 0;
 	     process->blocks[layer] && (block = blocks_next(process->blocks[layer], &cursor));) {
 		double chance = sampled ? state_chance(process, layer, block) : 1;
-
+		const struct trace_sum sum = {.size = (double)block->bytes / chance,
+					      .count = 1 / chance};
 		uint64_t born_ns = state_birth_ns(process, block);
 
-		if (block->stack >= out->count ||
-		    (estimated && state_block_stands(process, layer, block)) ||
-		    !is_of_age(out, out->moment_ns > born_ns ? out->moment_ns - born_ns : 0))
-			continue;
-		out->sums[block->stack].size += (double)block->bytes / chance;
-		out->sums[block->stack].count += 1 / chance;
+		if (!estimated || !state_block_stands(process, layer, block))
+			aged_add(out, block->stack,
+				 out->moment_ns > born_ns ? out->moment_ns - born_ns : 0, true,
+				 &sum);
 	}
+}
+
+/* Of all blocks of a layer that has a table. */
+static void live_sum(const struct process_state *process, enum event_layer layer,
+		     struct aged_sums *out)
+{
+	int estimated = process->info.mode == EVENT_MODE_WINDOWS &&
+			layer == state_window_layer(&process->info) && !windows_sum(process, out);
+
+	blocks_sum(process, layer, estimated, out);
 }
 
 void trace_sums(const struct trace *trace, size_t index, enum event_layer layer,
@@ -192,18 +248,41 @@ void trace_sums(const struct trace *trace, size_t index, enum event_layer layer,
 			pages_sum(process, sums);
 		return;
 	}
-	struct aged_sums out = {sums, process->stack_count, ages,
-				state_moment_ns(trace, &process->info)};
+	struct aged_sums out = {.sums = sums,
+				.count = process->stack_count,
+				.ages = ages,
+				.moment_ns = state_moment_ns(trace, &process->info)};
 	int live = !ages && is_live_known(process, layer);
 
 	if (!live)
-		blocks_sum(process, layer,
-			   process->info.mode == EVENT_MODE_WINDOWS &&
-				   layer == state_window_layer(&process->info) &&
-				   !windows_sum(process, &out),
-			   &out);
+		live_sum(process, layer, &out);
 	if (!ages)
 		activities_sum(process, layer, live, sums);
+}
+
+int trace_age_sums(const struct trace *trace, size_t index, enum event_layer layer,
+		   const struct ages *ages,
+		   int (*add)(void *context, const struct trace_age_sum *sum), void *context)
+{
+	const struct process_state *process = state_running(trace, index);
+	struct age_sums sums = {0};
+	int err;
+
+	if (!process || layer >= EVENT_LAYER_TABLES)
+		return -ENODATA;
+	struct aged_sums out = {.count = process->stack_count,
+				.by_age = &sums,
+				.ages = ages,
+				.moment_ns = state_moment_ns(trace, &process->info)};
+
+	sums.most_ns = out.moment_ns - lesser(process->births_ns, out.moment_ns);
+	live_sum(process, layer, &out);
+	err = sums.err;
+	for (size_t i = 0; !err && i < sums.count; i++)
+		err = add(context, &sums.items[i]);
+	id_map_free(&sums.index);
+	free(sums.items);
+	return err;
 }
 
 /* What the activities of its stack come to, if it is the first of them that has changed. 1, 0. */

@@ -91,6 +91,29 @@ def test_metrics(traced, tmp_path):
     assert promtool("check", "metrics", stdin=running.ask("/metrics")[2]) == ""
 
 
+def test_collector(traced, run_tracer):
+    """Its figures are those that are read without a session."""
+    running, target = traced
+    labels = 'pid="%d",name="keeps-lines"' % target.pid
+
+    def figures(name):
+        found = running.metrics()
+        keys = [("tracer_process_gc_" + name, '%s,generation="%d"' % (labels, i)) for i in range(3)]
+        return [found.get(key) for key in keys]
+
+    wait_until(lambda: None not in figures("collections_total"), "the collector is found")
+    done = run_tracer("heap", "gc", "-p", target.pid, "--format", "json")
+    (collector,) = json.loads(done.stdout)["collectors"]
+    for name, key in (
+        ("collections_total", "collections"),
+        ("freed_objects_total", "collected"),
+        ("uncollectable_objects_total", "uncollectable"),
+    ):
+        said = [each[key] for each in collector["generations"]]
+        wait_until(lambda: figures(name) == said, name + " is what the process has")
+    assert running.metrics()["tracer_process_gc_enabled", labels] == collector["runs"]
+
+
 def test_openmetrics(server):
     """Both formats have the same samples; parsed by Prometheus's own library for Python if it is
     there, and by a real Prometheus in test_prometheus()."""

@@ -158,6 +158,7 @@ def test_refused(start, trace, ctl, run_tracer, any_python, tmp_path):
         b"tracer blocks 1 %d\nl 0 1 a\nb 1000 10 0" % target.pid,
         b"tracer blocks 1 %d\n" % (target.pid + 1),
         b"tracer blocks 3 %d\n" % target.pid,
+        b"tracer blocks 4 %d\n" % target.pid,
         b"tracer blocks 2 %d\nl 0 1 a\nb 1000 10 0\n" % target.pid,
         b"tracer blocks 2 %d\nl 0 1 a\nf 0 1 main\n" % target.pid,
         b"tracer blocks 2 %d\nl 0 1 a\nf 0 0 main\ns 0 1 0\n" % target.pid,

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from harness import error_line
+from harness import error_line, marked_line, program
 from procfs import SHARES, is_between, shares
 
 WORKERS, MEGABYTES, TOUCHED = 4, 24, 8
@@ -174,3 +174,30 @@ def test_collected(start, run_tracer, python):
     assert found[""]["unshared"] > MEGABYTES * MIB * 0.8
     kept = found[""]["unshared"] - found["freeze"]["unshared"]
     assert found[""]["freeze_keeps"] == pytest.approx(kept, rel=0.1)
+
+
+@pytest.mark.versions("3.8", "3.11", "3.13")
+def test_lines(start, trace, run_tracer, python):
+    """The lines of what was unshared, by a session that traces the service; without one, a line that
+    says what to do."""
+    target = start(python, "preloaded.py", 1, MEGABYTES, "late", ready=False)
+    target.read_until("ready")
+    run = trace("-p", target.pid)
+    target.step()
+    (worker,) = json.loads(target.read_line())
+    tell(target, "touch %d" % TOUCHED)
+    answer = unshared(run_tracer, worker)
+    line = "%s:%d" % (program("preloaded.py"), marked_line("preloaded.py", "TEXT"))
+    found = {each["line"]: each for each in answer["lines"]}
+    (texts,) = [each for each in answer["types"] if each["type"] == "str"]
+    assert found[line]["size"] == pytest.approx(TOUCHED * MIB, rel=0.1)
+    assert found[line]["count"] <= texts["count"] and answer["lines"][0]["line"] == line
+    every = sum(each["size"] for each in answer["lines"]) + answer["lines_unknown"]["size"]
+    assert every == sum(each["size"] for each in answer["types"])
+    assert answer["lines_of"] in (worker, target.pid) and answer["lines_whole"] is True
+    text = run_tracer("memory", "--unshared", "-p", worker).stdout
+    assert "\n  %s: own size=" % line in text and "\n  not known, from before the trace: " in text
+    run.finish()
+    assert unshared(run_tracer, worker)["lines"] is None
+    text = run_tracer("memory", "--unshared", "-p", worker).stdout
+    assert "as no session traces it: tracer -p %d tells" % target.pid in text

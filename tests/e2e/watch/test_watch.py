@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The live view in a real terminal (tmux): keys are sent, and the screen is read."""
+import json
 import os
 import re
 import shlex
@@ -217,6 +218,72 @@ def test_ages(tracer, start, trace, screen, any_python):
     view.run(tracer, "ctl", target.pid, "watch", "--older-than=1h")
     text = view.wait(r"^by line, sorted by size, 0 rows of 0 B, older than 3600 s")
     assert row_of(text, "phases.py", "G") is None
+    view.press("q")
+
+
+@pytest.mark.versions("3.8", "3.11", "3.13")
+def test_age_columns(tracer, start, trace, screen, python):
+    """Columns of ages that the key switches on and off; blocks grow old, and lines do not grow by it."""
+    target = start(python, "phases.py")
+    trace("-p", target.pid)
+    target.step()
+    size, count = target.expect()["G"]
+    line = r"phases\.py:%d$" % marked_line("phases.py", "G")
+    view = screen(140, 40)
+    view.run(tracer, "ctl", target.pid, "watch", "--ages")
+    view.wait(r"SIZE +COUNT +GROWTH/s +OLDEST +MEDIAN AGE ")
+
+    def ages():
+        """(oldest, median) of the row, in seconds, once it has all of its blocks."""
+        text = view.text()
+        if row_of(text, "phases.py", "G") != (size_text(size), count):
+            return None
+        (row,) = [each for each in text.splitlines() if re.search(line, each)]
+        found = re.search(r"0 B +([\d.]+) s +([\d.]+) s ", row)
+        return found and tuple(map(float, found.groups()))
+
+    before = wait_until(ages, "the row has ages")
+    assert before[0] >= before[1]
+    wait_until(lambda: (ages() or before)[1] > before[1] + 1, "its blocks grow older")
+    view.press("a")
+    view.wait(r"SIZE +COUNT +GROWTH/s +(ALLOC/s +)?SIZE SO FAR")
+    view.press("a")
+    view.wait(r"OLDEST +MEDIAN AGE ")
+    view.press("Enter")  # whichever is the first: a traceback is there once
+    text = view.wait(r"^\d+ tracebacks?:")
+    assert int(re.search(r"^(\d+) traceback", text, re.M)[1]) == len(
+        re.findall(r"^\S+ \S+ in [\d,]+ blocks?$", text, re.M)
+    )
+    view.press("Escape", "7")
+    view.wait("^by thread, sorted by size")
+    assert "OLDEST" not in view.text()
+    view.press("q")
+    view.run(tracer, "ctl", target.pid, "watch", "--born=2001-01-01T00:00..2001-01-02T00:00")
+    view.wait(r"0 rows of 0 B, born from 2001-01-01 00:00:00 to 2001-01-02 00:00:00")
+    view.press("q")
+    view.run(tracer, "ctl", target.pid, "watch", "--born=2001-01-01T00:00..")
+    view.wait(r", born from 2001-01-01 00:00:00")
+    view.wait(line)
+    view.press("q")
+
+
+@pytest.mark.versions("3.8", "3.11", "3.13")
+def test_collector(tracer, start, trace, screen, python):
+    """What the collector does, to the collection: it stands still, and then it works."""
+    target = start(python, "collector.py", "off", ready=False)
+    said = json.loads(target.read_line())
+    trace("-p", target.pid)
+    done = sum(each["collections"] for each in said["stats"])
+    freed = sum(each["collected"] for each in said["stats"])
+    view = screen(160, 40)
+    view.run(tracer, "ctl", target.pid, "watch")
+    text = view.wait(r"^gc off: 0 collections/min, 0 objects freed/min")
+    assert "; so far {:,}, {:,} freed, counts ".format(done, freed) in text
+    view.press("q")
+    works = start(python, "collector.py", "works", ready=False)
+    trace("-p", works.pid)
+    view.run(tracer, "ctl", works.pid, "watch")
+    view.wait(r"^gc on(, runs now)?: [1-9]\d+ collections/min, [1-9][\d,]+ objects freed/min")
     view.press("q")
 
 

@@ -65,6 +65,7 @@ static void again(const struct block_lines *lines)
 	if (!file)
 		abort();
 	block_lines_head(file, lines->pid);
+	block_lines_time(file, lines->taken_ms ?: 1, lines->traced_ms, lines->whole);
 	for (size_t i = 0; i < lines->name_count; i++)
 		line_write(file, (uint32_t)i, lines->names[i]);
 	for (size_t i = 0; i < lines->frame_count; i++)
@@ -77,13 +78,13 @@ static void again(const struct block_lines *lines)
 					  : lines->stacks[i].parent,
 				  lines->stacks[i].frame);
 	for (size_t i = 0; i < lines->count; i++)
-		block_lines_block(file, lines->blocks[i].address, lines->blocks[i].bytes,
-				  lines->blocks[i].line, lines->blocks[i].stack);
+		block_lines_block(file, &lines->blocks[i]);
 	fclose(file);
 	file = fmemopen(text, bytes, "r");
 	if (!file || block_lines_read(&other, file) || other.pid != lines->pid ||
 	    other.count != lines->count || other.name_count != lines->name_count ||
-	    other.frame_count != lines->frame_count || other.stack_count != lines->stack_count)
+	    other.frame_count != lines->frame_count || other.stack_count != lines->stack_count ||
+	    other.traced_ms != lines->traced_ms || other.whole != lines->whole)
 		abort();
 	for (size_t i = 0; i < lines->name_count; i++)
 		if (strcmp(lines->names[i], other.names[i]))
@@ -107,6 +108,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (!text)
 		abort();
 	memcpy(text, head, sizeof(head) - 1);
+	text[sizeof("tracer blocks ") - 1] += *data >> 1 & 1; /* of formats 2 and 3 */
 	memcpy(text + sizeof(head) - 1, data + 1, size - 1);
 	file = *data & 1  ? fmemopen(text, sizeof(head) - 1 + size - 1, "r")
 	       : size > 1 ? fmemopen(text + sizeof(head) - 1, size - 1, "r")

@@ -152,6 +152,74 @@ static void age_at_the_end(void **state)
 	snapshot_free(snapshot);
 }
 
+static size_t traced(const struct trace *trace)
+{
+	size_t index;
+
+	assert_int_equal(trace_process_find(trace, TGID, &index), 0);
+	return index;
+}
+
+struct drawn {
+	struct trace_age_sum sums[16];
+	size_t count;
+};
+
+static int drawn_add(void *context, const struct trace_age_sum *sum)
+{
+	struct drawn *drawn = context;
+
+	assert_true(drawn->count < 16);
+	drawn->sums[drawn->count++] = *sum;
+	return 0;
+}
+
+static struct drawn drawn_of(struct trace *trace, const struct ages *ages)
+{
+	struct drawn drawn = {0};
+
+	assert_int_equal(
+		trace_age_sums(trace, traced(trace), EVENT_LAYER_PYTHON, ages, drawn_add, &drawn),
+		0);
+	return drawn;
+}
+
+/* What a live view draws: by stack and age, with the blocks of one age added up. */
+static void sums_by_age(void **state)
+{
+	struct trace *trace = *state;
+	struct ages ages = AGES_ALL;
+	struct drawn drawn;
+
+	put_at(trace, 1, 0, 0x1000, 1);
+	put_at(trace, 1, 90000, 0x2000, 1);
+	put_at(trace, 1, 90001, 0x3000, 1);
+	put_at(trace, 1, 90001, 0x4000, 2);
+	seen_at(trace, 100000);
+	drawn = drawn_of(trace, NULL);
+	assert_int_equal(drawn.count, 3);
+	for (size_t i = 0; i < drawn.count; i++) {
+		const struct trace_age_sum *sum = &drawn.sums[i];
+		uint32_t exact = sum->age > 50000 ? 100000 : 10000;
+
+		assert_true(sum->age >= exact * 0.96 && sum->age <= exact * 1.04);
+		assert_true(sum->size == 10 * sum->count);
+		assert_true(sum->count == (exact == 10000 && sum->stack == 2 ? 2 : 1));
+	}
+	ages.least_ns = 50 * SECOND;
+	drawn = drawn_of(trace, &ages);
+	assert_int_equal(drawn.count, 1);
+	assert_true(drawn.sums[0].age <= 100000); /* not older than the trace */
+	assert_int_equal(
+		trace_age_sums(trace, traced(trace), EVENT_LAYER_MMAP, NULL, drawn_add, &drawn),
+		-ENODATA);
+	/* Of one block, and since when all are seen. */
+	const struct block *block =
+		trace_block_containing(trace, traced(trace), EVENT_LAYER_PYTHON, 0x2000);
+	assert_true(trace_age_ns(trace, traced(trace), block) == 10 * SECOND);
+	assert_true(trace_age_ns(trace, traced(trace), NULL) == 100 * SECOND);
+}
+
 /* A child's blocks are as old as its parent's. */
 static void inherited_ages(void **state)
 {
@@ -215,6 +283,9 @@ static void rounding(void **state)
 
 		assert_true(rounded >= exact - most && rounded <= exact + most);
 		assert_true(ages_round(ms * MS, ms * MS) <= ms);
+		rounded = ages_coarse(ms * MS, UINT64_MAX);
+		most *= 2;
+		assert_true(rounded >= exact - most && rounded <= exact + most);
 	}
 	assert_int_equal(ages_round(0, 0), 1);
 	assert_int_equal(ages_round(UINT64_MAX, UINT64_MAX), AGE_BEFORE - 1);
@@ -226,6 +297,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(oldest_and_median),
 		TEST(chosen_ages),
+		TEST(sums_by_age),
 		TEST(age_at_the_end),
 		TEST(inherited_ages),
 		cmocka_unit_test_setup_teardown(no_ages, trace_set, trace_end),

@@ -183,6 +183,7 @@ static void traced_take(struct figure_process *process, const struct watch_proce
 	process->live_count = traced->count;
 	process->allocated = traced->fresh;
 	process->rate = traced->info.rate;
+	process->collections = traced->info.collections;
 }
 
 struct figure_reading {

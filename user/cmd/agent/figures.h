@@ -33,6 +33,7 @@ struct figure_process {
 	uint32_t layer, flags, mode, python_version;
 	double live_size, live_count, allocated;
 	struct trace_rate rate;
+	struct collections collections;
 };
 
 struct figure_cgroup {

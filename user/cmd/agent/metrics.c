@@ -180,6 +180,48 @@ static void processes_write(struct metrics *metrics, const struct figures *figur
 	plain(metrics, (double)figures->left_out);
 }
 
+/* A figure of each generation of the processes whose collectors are known. */
+static void generations_write(struct metrics *metrics, const struct figures *figures,
+			      enum collections_kind kind)
+{
+	static const char *const generations[] = {"0", "1", "2"};
+	const struct figure_process *end = ARRAY_END(figures->processes, figures->process_count),
+				    *each;
+
+	for (each = figures->processes; each < end; each++) {
+		const struct collections *of = &each->collections;
+		bool known =
+			of->time_ns && (kind != COLLECTIONS_NS || of->flags & COLLECTIONS_TIMED);
+
+		for (unsigned int i = 0; known && i < COLLECTOR_GENERATIONS; i++)
+			of_process(metrics, each, "generation", generations[i],
+				   (double)of->sums[kind][i] / (kind == COLLECTIONS_NS ? 1e9 : 1));
+	}
+}
+
+static void collectors_write(struct metrics *metrics, const struct figures *figures)
+{
+	const struct figure_process *end = ARRAY_END(figures->processes, figures->process_count),
+				    *each;
+
+	family(metrics, "tracer_process_gc_collections", true,
+	       "Collections of the cyclic garbage collector since the process began.");
+	generations_write(metrics, figures, COLLECTIONS_DONE);
+	family(metrics, "tracer_process_gc_freed_objects", true, "Objects that it has freed.");
+	generations_write(metrics, figures, COLLECTIONS_FREED);
+	family(metrics, "tracer_process_gc_uncollectable_objects", true,
+	       "Objects that it has found and could not free.");
+	generations_write(metrics, figures, COLLECTIONS_UNCOLLECTABLE);
+	family(metrics, "tracer_process_gc_seconds", true,
+	       "The time that its collections have taken; of CPython 3.15 and later.");
+	generations_write(metrics, figures, COLLECTIONS_NS);
+	family(metrics, "tracer_process_gc_enabled", false,
+	       "1: it runs by itself; 0: it runs when the program asks, in some interpreter.");
+	for (each = figures->processes; each < end; each++)
+		if (each->collections.time_ns)
+			of_process(metrics, each, "", "", !each->collections.off);
+}
+
 static void cgroups_write(struct metrics *metrics, const struct figures *figures)
 {
 	const struct figure_cgroup *end = ARRAY_END(figures->cgroups, figures->cgroup_count), *each;
@@ -312,6 +354,7 @@ void metrics_write(FILE *out, const struct figures *figures, bool openmetrics)
 	struct metrics metrics = {.out = out, .openmetrics = openmetrics};
 
 	processes_write(&metrics, figures);
+	collectors_write(&metrics, figures);
 	cgroups_write(&metrics, figures);
 	lines_write(&metrics, figures);
 	agent_write(&metrics, figures);

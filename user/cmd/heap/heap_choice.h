@@ -27,7 +27,8 @@ struct heap_choice {
 	const char *core;    /* --core; NULL: none */
 	const char *sysroot; /* --sysroot; NULL: "/" */
 	const char
-		*trace; /* --trace; NULL: by line, the session that traces the process is asked */
+		*trace; /* --trace; NULL: the session that traces the process is asked for lines */
+	struct ages_choice ages;
 	struct target_set targets;
 	uint64_t session;     /* --session; 0: any */
 	pid_t pid;            /* the one process that is read; 0: not known yet, or a dump is */
@@ -41,7 +42,7 @@ struct heap_choice {
 struct heap_graph {
 	struct capture capture;
 	struct graph *graph;       /* NULL: HEAP_COPY */
-	struct block_lines lines;  /* empty unless by line */
+	struct block_lines lines;  /* empty unless heap_wants_lines() */
 	struct retained *retained; /* NULL: not asked for */
 	struct paths *paths;       /* the same */
 	struct space *space;       /* with HEAP_COPY: of the process, if it is one; else NULL */
@@ -90,6 +91,16 @@ void heap_graph_json(struct json *json, const char *key, const struct heap_graph
 void heap_answer_begin(const struct heap_choice *choice, const struct heap_graph *heap);
 int heap_answer_end(const struct heap_choice *choice, const struct heap_graph *heap);
 
+/* Is it about lines, or ages of blocks? */
+static inline bool heap_wants_lines(const struct heap_choice *choice)
+{
+	return choice->by == BY_LINE || ages_any(&choice->ages.ages);
+}
+/*
+ * Asks the session that traces a process which line allocated each of its blocks; session 0: any.
+ * 0, -errno (error_set) as ask_find().
+ */
+int heap_lines_ask(pid_t pid, pid_t session, struct block_lines *out);
 /*
  * Reads which line allocated each block: choice->trace, or what the session that traces choice->pid
  * says. 0, -errno after a message.

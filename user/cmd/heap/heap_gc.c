@@ -284,7 +284,7 @@ int heap_gc_print(const struct heap_choice *choice, const struct heap_graph *hea
 				       : collector_source_live(heap->space, image),
 		.lists = image->count && image->offsets.build != BUILD_FREE_THREADED};
 	uint64_t began_ns;
-	int err = collectors_read(&answer.collectors, &answer.source);
+	int err = collectors_read(&answer.collectors, &answer.source, COLLECTORS_MAX);
 
 	answer.watched = calloc(answer.collectors.count + 1, sizeof(*answer.watched));
 	if (!answer.watched)

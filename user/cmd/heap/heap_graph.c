@@ -162,7 +162,7 @@ int heap_graph_open(const struct heap_choice *choice, const char *dump, unsigned
 	*out = (struct heap_graph){0};
 	if (err)
 		return error_print(err, NULL, "%s", choice->out);
-	err = choice->by == BY_LINE ? heap_lines_open(choice, &out->lines) : 0;
+	err = heap_wants_lines(choice) ? heap_lines_open(choice, &out->lines) : 0;
 	if (err) {
 		outfile_discard(file);
 		return err;

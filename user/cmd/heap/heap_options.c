@@ -34,11 +34,12 @@ static const struct argp_option options[] = {
 	 "the root), root, container, size or line; diff: type, module or path",
 	 2},
 	{"trace", KEY_TRACE, "FILE", 0,
-	 "by line: the lines of blocks that tracer ctl PID blocks has written (default: of the "
+	 "by line, by age: the blocks that tracer ctl PID blocks has written (default: of the "
 	 "session that traces the process)",
 	 2},
 	{"session", KEY_SESSION, "PID", 0,
-	 "by line: choose one of several sessions that trace the process: the tracer's PID", 2},
+	 "by line, by age: choose one of several sessions that trace the process: the tracer's PID",
+	 2},
 	{"retained", KEY_RETAINED, NULL, 0, "by type: also what would be freed with the objects",
 	 2},
 	{"depth", KEY_DEPTH, "N", 0,
@@ -55,7 +56,8 @@ static const struct argp_option options[] = {
 	{0},
 };
 
-static const struct argp_child children[] = {{&cli_graphs_argp, 0, NULL, 0}, {0}};
+static const struct argp_child children[] = {
+	{&cli_graphs_argp, 0, NULL, 0}, {&cli_ages_argp, 0, NULL, 0}, {0}};
 
 static error_t by_parse(struct heap_choice *choice, const char *arg)
 {
@@ -84,6 +86,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	switch (key) {
 	case ARGP_KEY_INIT:
 		state->child_inputs[0] = &choice->output;
+		state->child_inputs[1] = &choice->ages;
 		return 0;
 	case 'p':
 		if (cli_parse_pids(arg, &choice->targets.pids, &choice->targets.pid_count)) {

@@ -188,8 +188,20 @@ bool heap_is_question(const struct heap_choice *choice)
 {
 	return choice->rest.count || choice->retained || choice->depth || choice->out ||
 	       choice->freeze || choice->core || choice->sysroot || choice->trace ||
-	       choice->duration_ns || is_file(choice) ||
+	       choice->duration_ns || is_file(choice) || ages_any(&choice->ages.ages) ||
 	       (choice->by != BY_TYPE && choice->by != BY_CLASS);
+}
+
+/* What objects hold is not of their age; nor are other answers than groups of objects. */
+static bool can_have_ages(const struct heap_choice *choice)
+{
+	const char *first = choice->rest.count ? choice->rest.items[0] : "";
+
+	for (size_t i = 0; i < ARRAY_SIZE(questions); i++)
+		if (!strcmp(first, questions[i].name))
+			return false;
+	return strcmp(first, "diff") != 0 && !choice->retained && choice->by != BY_CONTAINER &&
+	       choice->by != BY_CLASS && !is_file(choice);
 }
 
 int heap_answer(struct heap_choice *choice)
@@ -203,9 +215,13 @@ int heap_answer(struct heap_choice *choice)
 	if (choice->core ? choice->freeze : choice->sysroot != NULL)
 		return usage_error(choice->core ? "a core is not stopped: --freeze is of a process"
 						: "--sysroot is of a core");
-	if (choice->by == BY_LINE ? !choice->trace && (first || choice->core)
-				  : choice->trace != NULL)
-		return usage_error("--by line is of a process that is traced, or takes --trace");
+	if (heap_wants_lines(choice) ? !choice->trace && (first || choice->core)
+				     : choice->trace != NULL)
+		return usage_error("--by line and ages are of a process that is traced, or take "
+				   "--trace");
+	if (ages_any(&choice->ages.ages) && !can_have_ages(choice))
+		return usage_error("ages are of objects by type, module, path, root, size or line, "
+				   "without --retained");
 	if (choice->depth && (!choice->retained || choice->by != BY_TYPE || is_file(choice)))
 		return usage_error("--depth is of --retained, by type");
 	if (is_file(choice) && choice->rest.count > 1)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tracer heap --by line: where the lines of blocks come from. */
+/* Where the lines and ages of blocks come from. */
 #include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -25,11 +25,11 @@ static int answer_check(const struct buffer *answer)
 }
 
 /* A file in memory, into which the session writes. */
-static int session_ask(const struct heap_choice *choice, FILE **out)
+static int session_ask(pid_t pid, pid_t session, FILE **out)
 {
-	const struct request request = {.kind = REQUEST_BLOCKS, .pid = (uint32_t)choice->pid};
+	const struct request request = {.kind = REQUEST_BLOCKS, .pid = (uint32_t)pid};
 	struct buffer answer = {0};
-	int socket = ask_find(SOCKET_DIRECTORY, request.pid, (pid_t)choice->session);
+	int socket = ask_find(SOCKET_DIRECTORY, request.pid, session);
 
 	if (socket < 0)
 		return socket;
@@ -46,23 +46,40 @@ static int session_ask(const struct heap_choice *choice, FILE **out)
 	return err ?: *out ? 0 : error_errno();
 }
 
-int heap_lines_open(const struct heap_choice *choice, struct block_lines *out)
+int heap_lines_ask(pid_t pid, pid_t session, struct block_lines *out)
 {
 	FILE *file = NULL;
-	int err = 0;
+	int err = session_ask(pid, session, &file);
+
+	if (err)
+		return err;
+	err = block_lines_read(out, file);
+	fclose(file);
+	return err;
+}
+
+static int lines_load(const char *path, struct block_lines *out)
+{
+	FILE *file = fopen(path, "re");
+
+	if (!file)
+		return error_errno();
+	int err = block_lines_read(out, file);
+	fclose(file);
+	return err;
+}
+
+int heap_lines_open(const struct heap_choice *choice, struct block_lines *out)
+{
+	int err;
 
 	error_clear();
-	if (choice->trace)
-		file = fopen(choice->trace, "re");
-	else
-		err = session_ask(choice, &file);
-	if (file) {
-		err = block_lines_read(out, file);
-		fclose(file);
-	} else if (!err)
-		err = error_errno();
+	err = choice->trace ? lines_load(choice->trace, out)
+			    : heap_lines_ask(choice->pid, (pid_t)choice->session, out);
 	if (!err && choice->pid && out->pid != (uint32_t)choice->pid)
 		err = error_set(-EINVAL, "it is of PID %u", out->pid);
+	if (!err && ages_any(&choice->ages.ages) && !out->taken_ms)
+		err = error_set(-EINVAL, "it was written by an older version, without ages");
 	if (!err)
 		return 0;
 	block_lines_free(out);

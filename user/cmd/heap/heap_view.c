@@ -31,10 +31,16 @@ static int view_reserve(struct view *view, size_t count)
 	return err;
 }
 
-/* Zeroes count rows. 0, -ENOMEM. */
-static void row_add(struct row *row, const struct graph *graph, uint32_t object)
+/* Adds an object to a row, if its age is wanted. */
+static void row_add(struct view *view, size_t number, uint32_t object)
 {
-	row->bytes += graph_bytes(graph, object);
+	struct row *row = &view->rows[number];
+
+	if (!heap_ages_want(&view->ages, view->heap, object))
+		return;
+	if (view->row_of)
+		view->row_of[object] = (uint32_t)number;
+	row->bytes += graph_bytes(view->heap->graph, object);
 	row->count++;
 }
 
@@ -77,15 +83,11 @@ static int view_by_line(struct view *view)
 	uint32_t *start = numbers_new(graph->count);
 	int err = start ? view_reserve(view, rows) : -ENOMEM;
 
-	view->row_of = err ? NULL : numbers_new(graph->count);
-	if (!err && !view->row_of)
-		err = -ENOMEM;
 	for (size_t i = 0; i < graph->count && !err; i++) {
 		uint32_t line = block_lines_find(lines, graph->addresses[i]);
-		size_t row = line != BLOCK_LINES_NONE ? line : older_row(view, start, (uint32_t)i);
 
-		row_add(&view->rows[row], graph, (uint32_t)i);
-		view->row_of[i] = (uint32_t)row;
+		row_add(view, line != BLOCK_LINES_NONE ? line : older_row(view, start, (uint32_t)i),
+			(uint32_t)i);
 	}
 	for (size_t i = 0; i < rows && !err; i++)
 		view->rows[i].key = i;
@@ -258,7 +260,7 @@ static int rows_by_type(struct view *view)
 		view->rows[i].retained_count = view->heap->retained->types[i].count;
 	}
 	for (size_t i = 0; i < graph->count; i++)
-		row_add(&view->rows[graph->type_of[i]], graph, (uint32_t)i);
+		row_add(view, graph->type_of[i], (uint32_t)i);
 	view->count = graph->types.count;
 	return 0;
 }
@@ -305,7 +307,7 @@ static int rows_by_path(struct view *view)
 
 		if (view->choice->by == BY_ROOT)
 			row = graph->root[module ? paths->parent[from] : from];
-		row_add(&view->rows[row], graph, (uint32_t)i);
+		row_add(view, row, (uint32_t)i);
 	}
 	for (size_t i = 0; i < rows; i++)
 		view->rows[i].key = i;
@@ -392,7 +394,7 @@ static int rows_by_container(struct view *view)
 			continue;
 		err = container_row(view, &found, start, (uint32_t)i, &row_of[i]);
 		if (!err)
-			row_add(&view->rows[row_of[i]], graph, (uint32_t)i);
+			row_add(view, row_of[i], (uint32_t)i);
 	}
 	err = err ?: containers_retained(view, row_of);
 	id_map_free(&found);
@@ -410,7 +412,7 @@ static int rows_by_size(struct view *view)
 	for (size_t i = 0; i < graph->count && !err; i++) {
 		uint64_t bytes = graph_bytes(graph, (uint32_t)i);
 
-		row_add(&view->rows[bytes ? 63 - __builtin_clzll(bytes) : 0], graph, (uint32_t)i);
+		row_add(view, bytes ? 63 - __builtin_clzll(bytes) : 0, (uint32_t)i);
 	}
 	for (size_t i = 0; i < 64 && !err; i++)
 		view->rows[i].key = 1ull << i;
@@ -563,7 +565,7 @@ static void line_holder(const struct view *view, const struct row *row, const ch
 }
 
 /* The cells of a table's row before the name. */
-static void row_cells(const struct row *row)
+static void row_cells(const struct row *row, bool aged)
 {
 	char retained[SIZE_TEXT_MAX] = "", objects[32] = "", size[SIZE_TEXT_MAX], count[32];
 
@@ -573,12 +575,14 @@ static void row_cells(const struct row *row)
 	}
 	printf("%s\t%s\t%s\t%s\t", retained, objects, size_text(size, row->bytes),
 	       text_count(count, row->count));
+	if (aged)
+		heap_ages_row(row, 1);
 }
 
 static void row_text(const struct view *view, const struct row *row)
 {
 	if (view->choice->output.opts.tables)
-		row_cells(row);
+		row_cells(row, view->ages.ages != NULL);
 	else
 		fputs("  ", stdout);
 	key_text(view, row);
@@ -605,6 +609,8 @@ static void row_text(const struct view *view, const struct row *row)
 		putchar(':');
 	}
 	printf(" size=%s, count=%" PRIu64, SIZE_TEXT(row->bytes), row->count);
+	if (view->ages.ages)
+		heap_ages_row(row, 0);
 	if (view->choice->by == BY_LINE && row->holder != GRAPH_NONE && row->bytes)
 		line_holder(view, row, ", ");
 	putchar('\n');
@@ -615,10 +621,13 @@ static void view_text(const struct view *view, const struct row *total)
 	printf("By %s, in bytes of the objects' blocks and of those that they own: %zu of %zu\n",
 	       by_names[view->choice->by], view->shown, view->count);
 	if (view->choice->output.opts.tables)
-		puts("RETAINED\t?OBJECTS\tSIZE\tCOUNT\tWHAT");
+		printf("RETAINED\t?OBJECTS\tSIZE\tCOUNT\t%sWHAT\n",
+		       view->ages.ages ? "OLDEST\tMEDIAN AGE\t" : "");
 	for (size_t i = 0; i < view->shown; i++)
 		row_text(view, &view->rows[i]);
 	printf("Total: size=%s, count=%" PRIu64 "\n", SIZE_TEXT(total->bytes), total->count);
+	if (view->ages.ages)
+		heap_ages_print(view);
 }
 
 static void row_json(struct json *json, const struct view *view, const struct row *row)
@@ -638,12 +647,16 @@ static void row_json(struct json *json, const struct view *view, const struct ro
 	if (row->retained_count)
 		json_numbers(json, {"retained_size", row->retained_bytes},
 			     {"retained_count", row->retained_count});
+	if (view->ages.ages)
+		heap_ages_row_json(json, row);
 	json_close(json, '}');
 }
 
 static void view_json(struct json *json, const struct view *view, const struct row *total)
 {
 	json_text(json, "by", by_names[view->choice->by]);
+	if (view->ages.ages)
+		heap_ages_json(json, view);
 	json_open(json, "total", '{');
 	json_numbers(json, {"size", total->bytes}, {"count", total->count});
 	json_close(json, '}');
@@ -655,10 +668,15 @@ static void view_json(struct json *json, const struct view *view, const struct r
 
 static int view_write(const struct view *view)
 {
+	const struct graph *graph = view->heap->graph;
 	struct row total = {0};
 
-	for (size_t i = 0; i < view->heap->graph->count; i++)
-		row_add(&total, view->heap->graph, (uint32_t)i);
+	for (size_t i = 0; i < graph->count; i++) {
+		bool wanted = heap_ages_want(&view->ages, view->heap, (uint32_t)i);
+
+		total.bytes += wanted ? graph_bytes(graph, (uint32_t)i) : 0;
+		total.count += wanted;
+	}
 	heap_answer_begin(view->choice, view->heap);
 	if (view->choice->json)
 		view_json(view->choice->json, view, &total);
@@ -667,16 +685,33 @@ static int view_write(const struct view *view)
 	return heap_answer_end(view->choice, view->heap);
 }
 
+static int rows_make(struct view *view)
+{
+	switch (view->choice->by) {
+	case BY_CONTAINER:
+		return rows_by_container(view);
+	case BY_SIZE:
+		return rows_by_size(view);
+	case BY_TYPE:
+		return rows_by_type(view);
+	case BY_LINE:
+		return view_by_line(view);
+	default:
+		return rows_by_path(view);
+	}
+}
+
 int heap_view_print(const struct heap_choice *choice, const struct heap_graph *heap)
 {
 	struct view view = {.choice = choice, .heap = heap};
 	size_t kept = 0;
-	int err = choice->by == BY_CONTAINER ? rows_by_container(&view)
-		  : choice->by == BY_SIZE    ? rows_by_size(&view)
-		  : choice->by == BY_TYPE    ? rows_by_type(&view)
-		  : choice->by == BY_LINE    ? view_by_line(&view)
-					     : rows_by_path(&view);
+	int err = heap_ages_read(&view.ages, choice, heap);
 
+	if (!err && heap_wants_lines(choice)) {
+		view.row_of = numbers_new(heap->graph->count);
+		err = view.row_of ? 0 : -ENOMEM;
+	}
+	err = err ?: rows_make(&view) ?: heap_ages_rows(&view);
 	if (!err) {
 		for (size_t i = 0; i < view.count; i++)
 			if (view.rows[i].count)
@@ -689,5 +724,6 @@ int heap_view_print(const struct heap_choice *choice, const struct heap_graph *h
 	err = err ?: view_write(&view);
 	free(view.rows);
 	free(view.row_of);
+	heap_ages_free(&view.ages);
 	return err;
 }

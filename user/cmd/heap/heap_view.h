@@ -10,6 +10,16 @@ struct row {
 	/* by line: what most of its bytes are reached through, and how many; GRAPH_NONE: nothing */
 	uint32_t holder;
 	uint64_t held_bytes;
+	/* with view.ages: in ms, of objects whose block was seen; 0: none was. And the others. */
+	uint32_t oldest, median;
+	uint64_t before;
+};
+
+/* The ages of a heap's objects, where some are wanted. */
+struct heap_ages {
+	struct ages wanted;
+	uint32_t *ages; /* by object (snapshot/ages.h); NULL: all are wanted */
+	uint64_t before, before_bytes, unknown, unknown_bytes; /* of all objects */
 };
 
 struct view {
@@ -17,8 +27,22 @@ struct view {
 	const struct heap_graph *heap;
 	struct row *rows;
 	size_t count, shown, capacity;
-	uint32_t *row_of; /* by line: the row's key of each object; NULL */
+	uint32_t *row_of; /* by line, with ages: the row's key of each object; NULL */
+	struct heap_ages ages;
 };
+
+/* What of choice->ages is wanted, and the age of each object. 0, -ENOMEM, -EINVAL (error_set). */
+int heap_ages_read(struct heap_ages *out, const struct heap_choice *choice,
+		   const struct heap_graph *heap);
+void heap_ages_free(struct heap_ages *ages);
+bool heap_ages_want(const struct heap_ages *ages, const struct heap_graph *heap, uint32_t object);
+/* The ages of the rows, by view->row_of. 0, -ENOMEM. */
+int heap_ages_rows(struct view *view);
+/* ", oldest=…", or cells of a table; what the ages are of. */
+void heap_ages_row(const struct row *row, int tables);
+void heap_ages_row_json(struct json *json, const struct row *row);
+void heap_ages_print(const struct view *view);
+void heap_ages_json(struct json *json, const struct view *view);
 
 /*
  * Where an object's path begins: its module, or its root without one. start: by object, GRAPH_NONE:

@@ -14,8 +14,8 @@ enum { KEY_OLDER = 0x1c0, KEY_YOUNGER, KEY_BORN };
 
 static const struct argp_option ages_options[] = {
 	{"older-than", KEY_OLDER, "AGE", 0,
-	 "only blocks that were allocated at least so long before the snapshot, such as 90s, 10m, "
-	 "1h, 2d; of a trace with --ages",
+	 "only blocks that were allocated at least so long before, such as 90s, 10m, 1h, 2d; of a "
+	 "trace with --ages, or beside a session",
 	 11},
 	{"younger-than", KEY_YOUNGER, "AGE", 0, "the same, at most so long before it", 11},
 	{"born", KEY_BORN, "FROM..UNTIL", 0,
@@ -104,6 +104,14 @@ static error_t ages_option(int key, char *arg, struct argp_state *state)
 
 const struct argp cli_ages_argp = {.options = ages_options, .parser = ages_option};
 
+int cli_ages_at(const struct ages_choice *choice, uint64_t moment_ns, struct ages *out)
+{
+	*out = choice->ages;
+	return choice->born && born_resolve(choice->born, moment_ns, out)
+		       ? error_set(-EINVAL, "--born ends before it begins")
+		       : 0;
+}
+
 int cli_ages_keep(struct snapshot *snapshot, const struct ages_choice *choice, const char *name)
 {
 	struct ages ages = choice->ages;
@@ -111,8 +119,8 @@ int cli_ages_keep(struct snapshot *snapshot, const struct ages_choice *choice, c
 
 	if (!ages_any(&ages))
 		return 0;
-	if (choice->born && snapshot->meta.ages)
-		err = born_resolve(choice->born, snapshot->meta.taken_realtime_ns, &ages);
+	if (snapshot->meta.ages)
+		err = cli_ages_at(choice, snapshot->meta.taken_realtime_ns, &ages);
 	err = err ?: ages_keep(snapshot, &ages);
 	return err ? error_print(err,
 				 "tracer --ages -p PID, or tracer ctl PID snapshot --ages "

@@ -142,6 +142,8 @@ int cli_report_print(const struct snapshot *snapshot, const struct report_choice
 int cli_ages_report(const struct snapshot *snapshot, const struct report_choice *choice);
 /* Drops blocks of other ages. name: of the snapshot, for messages. 0; -errno after a message. */
 int cli_ages_keep(struct snapshot *snapshot, const struct ages_choice *choice, const char *name);
+/* What is meant at a moment (CLOCK_REALTIME), with --born. 0, -EINVAL (error_set). */
+int cli_ages_at(const struct ages_choice *choice, uint64_t moment_ns, struct ages *out);
 /*
  * The status of a report of that snapshot, as it is now or EXIT_INCOMPLETE after a message. name:
  * of its file; NULL: it has none.

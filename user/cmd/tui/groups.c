@@ -6,11 +6,13 @@
 
 #include "util/array.h"
 #include "util/hash.h"
+#include "util/sorted.h"
 
 void watch_groups_free(struct watch_groups *groups)
 {
 	free(groups->items);
 	free(groups->histories);
+	free(groups->aged);
 	id_map_free(&groups->keys);
 }
 
@@ -382,6 +384,57 @@ static int histories_sum(struct watch_groups *groups, const struct watch_model *
 	return 0;
 }
 
+static int aged_compare(const void *a, const void *b)
+{
+	const struct watch_aged *x = a, *y = b;
+
+	return CMP(y->age, x->age);
+}
+
+/* Of blocks whose age is known: as a report has them. 0, -ENOMEM. */
+static int group_ages(struct watch_groups *groups, const struct watch_model *model,
+		      struct watch_group *group)
+{
+	double blocks = 0, visited = 0;
+	uint32_t at = group->first, in = group->first_process;
+
+	group->oldest = group->median = 0;
+	groups->aged_count = 0;
+	while (at != WATCH_NONE) {
+		const struct watch_sum *sum = &model->processes[in].sums[at];
+
+		if (sum->owner && sum->count > 0) {
+			if (ARRAY_GROW(groups->aged, groups->aged_capacity, groups->aged_count))
+				return -ENOMEM;
+			groups->aged[groups->aged_count++] =
+				(struct watch_aged){sum->owner, sum->count};
+			blocks += sum->count;
+		}
+		in = sum->next_process;
+		at = sum->next;
+	}
+	if (!groups->aged_count)
+		return 0;
+	qsort(groups->aged, groups->aged_count, sizeof(*groups->aged), aged_compare);
+	group->oldest = groups->aged[0].age;
+	for (size_t i = 0; i < groups->aged_count && !group->median; i++) {
+		visited += groups->aged[i].count;
+		if (visited * 2 >= blocks || i + 1 == groups->aged_count)
+			group->median = groups->aged[i].age;
+	}
+	return 0;
+}
+
+static int rows_ages(struct watch_groups *groups, const struct watch_model *model,
+		     const uint32_t *rows, size_t count)
+{
+	int err = 0;
+
+	for (size_t i = 0; !err && i < count && model->by == REQUEST_BY_AGE; i++)
+		err = group_ages(groups, model, &groups->items[rows[i]]);
+	return err;
+}
+
 const float *watch_groups_history(const struct watch_groups *groups,
 				  const struct watch_group *group)
 {
@@ -411,5 +464,6 @@ int watch_groups_rows(struct watch_groups *groups, struct watch_model *model, si
 		return err;
 	size_t count = rows_choose(groups, model, want, rows);
 
-	return histories_sum(groups, model, rows, count) ?: (int)count;
+	return histories_sum(groups, model, rows, count) ?: rows_ages(groups, model, rows, count)
+		?: (int)count;
 }

@@ -30,9 +30,15 @@ struct watch_group {
 	double allocated;              /* the same, of what was allocated, alive or not */
 	double mark_size, mark_count;  /* at the mark */
 	uint32_t first, first_process; /* of its sums, by watch_sum.next; first WATCH_NONE: none */
+	uint32_t oldest, median;       /* ages in ms, if it is a row; 0: not known */
 	uint32_t turn;                 /* of watch_groups, when growth and allocated were begun */
 	uint32_t row;        /* 1 + its place among those that watch_groups_rows() returned */
 	unsigned char shown; /* 1 + whether it passes the filter; 0: not known yet */
+};
+
+struct watch_aged {
+	uint32_t age;
+	double count;
 };
 
 struct watch_groups {
@@ -49,6 +55,8 @@ struct watch_groups {
 	double rows_size; /* their sum */
 	float (*histories)[WATCH_HISTORY];
 	size_t history_capacity;
+	struct watch_aged *aged; /* of one row */
+	size_t aged_count, aged_capacity;
 };
 
 void watch_groups_free(struct watch_groups *groups);

@@ -214,7 +214,11 @@ static bool is_figure(double value)
 /* What an answer has whose entries are by it. */
 static uint32_t owners_flag(enum request_by by)
 {
-	return by == REQUEST_BY_THREAD ? SUMS_THREADS : by == REQUEST_BY_TASK ? SUMS_TASKS : 0;
+	static const uint32_t flags[] = {[REQUEST_BY_THREAD] = SUMS_THREADS,
+					 [REQUEST_BY_TASK] = SUMS_TASKS,
+					 [REQUEST_BY_AGE] = SUMS_AGES};
+
+	return flags[by];
 }
 
 /*
@@ -508,6 +512,16 @@ static int process_take(struct watch_model *model, struct rest *rest)
 		       ?: watch_sums_take(model, process, entries);
 }
 
+static struct watch_collected collected_of(const struct collections *collections)
+{
+	return (struct watch_collected){
+		.time_ns = collections->time_ns,
+		.done = collections_sum(collections, COLLECTIONS_DONE),
+		.freed = collections_sum(collections, COLLECTIONS_FREED),
+		.took_ns = collections_sum(collections, COLLECTIONS_NS),
+	};
+}
+
 static void history_put(struct watch_model *model)
 {
 	double seconds = 1;
@@ -521,6 +535,7 @@ static void history_put(struct watch_model *model)
 		struct watch_process *process = &model->processes[i];
 
 		watch_sums_remember(model, process);
+		process->collected[model->slot] = collected_of(&process->info.collections);
 		model->all.size += process->size;
 		model->all.count += process->count;
 		model->all.mark_size += process->mark_size;
@@ -603,7 +618,8 @@ static int frames_take(struct watch_model *model, struct watch_process *process,
 		frame->filename = process->strings[frame->filename];
 		frame->function = process->strings[frame->function];
 	}
-	if (!model->by && index < process->sum_count) /* by owner its text does not matter */
+	/* By thread and task its text does not matter; by age all are looked up again. */
+	if (!model->by && index < process->sum_count)
 		watch_sum_rename(process, index, model->serial);
 	stack->unread = index >= RESERVED &&
 			strings_get(model->strings, model->frames[stack->first].filename)[0] == '<';
@@ -637,8 +653,9 @@ int watch_model_stacks(struct watch_model *model, const void *data, size_t bytes
 	int err = stacks_skip(header, &texts);
 	if (!err && header->string_first == process->string_count)
 		err = strings_take(model, process, header, &texts);
-	/* A task's name may be among them. */
-	model->version += model->by == REQUEST_BY_TASK && header->string_count;
+	/* A task's name may be among them; by age, a stack has many sums. */
+	model->version += (model->by == REQUEST_BY_TASK && header->string_count) ||
+			  (model->by == REQUEST_BY_AGE && header->count);
 	if (err || process->string_count < header->strings) /* more strings come first */
 		return err;
 	if (header->first > process->described || header->count > WATCH_STACKS - header->first)

@@ -22,7 +22,7 @@ struct watch_stack {
 	uint32_t unread;        /* the most recent frame had no name yet */
 };
 
-/* What a stack holds, or with watch_model.by what the blocks of one thread or task are there. */
+/* What a stack holds, or with watch_model.by what the blocks of one thread, task or age are. */
 struct watch_sum {
 	uint32_t stack, owner; /* owner: as in struct sums_entry */
 	uint32_t group;        /* of the present grouping (groups.h); WATCH_NONE: not looked up */
@@ -42,6 +42,11 @@ struct watch_sum {
 /* A sum at an earlier refresh. */
 struct watch_past {
 	double size, fresh;
+};
+
+/* What collectors had done at a refresh; time_ns 0: it was not known. */
+struct watch_collected {
+	uint64_t time_ns, done, freed, took_ns;
 };
 
 struct watch_process {
@@ -64,11 +69,12 @@ struct watch_process {
 	 */
 	uint32_t *lively;
 	size_t lively_count;
-	double size, count, mark_size, fresh; /* of all its sums */
-	double past_fresh[WATCH_HISTORY];     /* by slot */
-	struct sums_thread *threads;          /* those with a name, by number, in the last answer */
-	uint32_t described;                   /* so many were read; */
-	uint32_t unread_at; /* from here on a stack without a name is looked for */
+	double size, count, mark_size, fresh;            /* of all its sums */
+	double past_fresh[WATCH_HISTORY];                /* by slot */
+	struct watch_collected collected[WATCH_HISTORY]; /* the same */
+	struct sums_thread *threads; /* those with a name, by number, in the last answer */
+	uint32_t described;          /* so many were read; */
+	uint32_t unread_at;          /* from here on a stack without a name is looked for */
 	uint64_t retry_ns, retry_pause_ns;
 	int seen;    /* in the last answer */
 	int counted; /* what it has allocated is known of the answer before, too */
@@ -141,5 +147,17 @@ struct watch_total {
 	uint64_t walk_ns; /* the oldest walk */
 	double allocated; /* bytes a second, as in struct watch_group */
 	uint32_t flags;   /* of any of them, as in struct sums_process */
+	size_t pythons;   /* processes that run Python */
 };
 struct watch_total watch_model_total(const struct watch_model *model);
+/* What the collectors of all processes have done; rates are of the last 10 s, below 0: not known. */
+struct watch_collectors {
+	size_t processes;              /* in which they were found; of these: */
+	size_t off, running;           /* with one that is off; with one that runs now */
+	size_t more;                   /* with more interpreters than were read */
+	uint64_t done, freed;          /* since the processes began */
+	double done_s, freed_s;        /* a second */
+	double share;                  /* of the time that collections take, where that is known */
+	const struct collections *one; /* of the only process; NULL: there are several */
+};
+struct watch_collectors watch_model_collectors(const struct watch_model *model);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 #include <wchar.h>
 
+#include "report/recording/recording_load.h"
 #include "tui/terminals.h"
 #include "util/array.h"
 #include "util/error.h"
@@ -21,8 +22,7 @@
 #define NARROW    60   /* below it there are no sparklines, */
 #define NARROWER  44   /* no numbers of blocks, */
 #define NARROWEST 30   /* and no growth */
-#define HEADER    4
-#define SMALL     10 /* lines: a lower screen shows one line of the header */
+#define SMALL     10   /* lines: a lower screen shows one line of the header */
 #define ESCAPE_MS 25
 
 enum { COLOR_UP = 1, COLOR_DOWN };
@@ -223,6 +223,24 @@ static bool has_rates(const struct watch_model *model)
 	return COLS >= WIDE && flags & SUMS_ALLOCATED;
 }
 
+static bool has_ages(const struct watch_model *model)
+{
+	return model->by == REQUEST_BY_AGE && COLS >= NARROW;
+}
+
+/* Ages take the place of the sizes so far where there is not room for both. */
+static bool has_history(const struct watch_model *model)
+{
+	return COLS >= (has_ages(model) ? WIDE : NARROW);
+}
+
+static int age_put(int y, int x, uint32_t age)
+{
+	char text[RECORDING_DURATION_BYTES];
+
+	return number_put(y, x, 11, age ? recording_duration_text(text, age * AGE_UNIT_NS) : "");
+}
+
 static void heads_put(const struct watch_model *model, int y, const char *name)
 {
 	attron(A_REVERSE);
@@ -236,7 +254,11 @@ static void heads_put(const struct watch_model *model, int y, const char *name)
 		x = number_put(y, x, 11, "GROWTH/s");
 	if (has_rates(model))
 		x = number_put(y, x, 11, "ALLOC/s");
-	if (COLS >= NARROW) {
+	if (has_ages(model)) {
+		x = number_put(y, x, 11, "OLDEST");
+		x = number_put(y, x, 11, "MEDIAN AGE");
+	}
+	if (has_history(model)) {
 		put(y, x, (int)WATCH_HISTORY, "SIZE SO FAR", 0);
 		x += (int)WATCH_HISTORY + 1;
 	}
@@ -264,7 +286,11 @@ static void row_put(const struct watch_view *view, const struct watch_model *mod
 		x = change_put(y, x, 11, group->growth);
 	if (has_rates(model))
 		x = number_put(y, x, 11, size_text(number, (uint64_t)group->allocated));
-	if (COLS >= NARROW) {
+	if (has_ages(model)) {
+		x = age_put(y, x, group->oldest);
+		x = age_put(y, x, group->median);
+	}
+	if (has_history(model)) {
 		if (history)
 			sparkline_put(y, x, history);
 		x += (int)WATCH_HISTORY + 1;
@@ -332,16 +358,25 @@ static void rows_put(struct watch_view *view, const struct watch_model *model, c
 	}
 }
 
+static int header_lines(const char *header)
+{
+	int ends = 0;
+
+	for (; *header; header++)
+		ends += *header == '\n';
+	return ends > WATCH_HEADER ? ends : WATCH_HEADER;
+}
+
 void watch_screen_draw(struct watch_view *view, const struct watch_model *model,
 		       const uint32_t *rows, size_t count, const char *header, const char *detail)
 {
-	int y = LINES < SMALL ? 1 : HEADER;
+	int y = LINES < SMALL ? 1 : header_lines(header);
 	int height = LINES - y - 1;
 	size_t printed;
 
 	erase();
 	lines_put(header, LINES < SMALL ? 1 : 0, 0, y);
-	if (y == HEADER && COLS >= NARROW + 40) {
+	if (y > 1 && COLS >= NARROW + 40) {
 		float totals[WATCH_HISTORY];
 
 		for (uint32_t i = 0; i < WATCH_HISTORY; i++)

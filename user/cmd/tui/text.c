@@ -5,10 +5,12 @@
 #include <string.h>
 
 #include "cmd/tui/view.h"
+#include "report/recording/recording_load.h"
 #include "report/source.h"
 #include "snapshot/snapshot.h"
 #include "util/buffer.h"
 #include "util/size.h"
+#include "util/sorted.h"
 #include "util/text.h"
 
 #define AROUND     3u  /* lines before and after an opened row's line */
@@ -81,6 +83,68 @@ static void trust_print(const struct watch_model *model, const struct watch_tota
 			(double)(total->walk_ns + now_ns - model->now.time_ns) / 1e9);
 }
 
+static void clock_print(uint64_t realtime_ns, FILE *out)
+{
+	char text[RECORDING_DURATION_BYTES];
+
+	fputs(recording_clock_text(text, realtime_ns), out);
+}
+
+/* Which blocks the rows are of, if not of all. */
+static void ages_print(const struct ages *ages, FILE *out)
+{
+	if (ages->least_ns)
+		fprintf(out, ", older than %.4g s", (double)ages->least_ns / 1e9);
+	if (ages->most_ns != UINT64_MAX)
+		fprintf(out, ", younger than %.4g s", (double)ages->most_ns / 1e9);
+	if (ages->from_realtime_ns) {
+		fputs(", born from ", out);
+		clock_print(ages->from_realtime_ns, out);
+	}
+	if (ages->until_realtime_ns != UINT64_MAX) {
+		fputs(ages->from_realtime_ns ? " to " : ", born until ", out);
+		clock_print(ages->until_realtime_ns, out);
+	}
+}
+
+static void thresholds_print(const struct collections *of, FILE *out)
+{
+	fputs(", counts", out);
+	for (unsigned int i = 0; i < COLLECTOR_GENERATIONS; i++)
+		fprintf(out, " %d/%d", of->count[i], of->threshold[i]);
+}
+
+/* A line about the cyclic garbage collector, if a process runs Python. */
+static void collectors_print(const struct watch_model *model, const struct watch_total *total,
+			     FILE *out)
+{
+	const struct watch_collectors of = watch_model_collectors(model);
+
+	if (!total->pythons)
+		return;
+	if (!of.processes) {
+		fputs("gc: its state was not found\n", out);
+		return;
+	}
+	if (of.one)
+		fprintf(out, "gc %s", of.off ? "off" : "on");
+	else
+		fprintf(out, "gc of %zu processes, off in %zu", of.processes, of.off);
+	if (of.running)
+		fputs(", runs now", out);
+	if (of.done_s >= 0)
+		fprintf(out, ": %.0f collections/min, %s objects freed/min", 60 * of.done_s,
+			COUNT_TEXT((uint64_t)(60 * of.freed_s + 0.5)));
+	if (of.share >= 0)
+		fprintf(out, ", %.2g %% of the time", 100 * of.share);
+	fprintf(out, "; so far %s, %s freed", COUNT_TEXT(of.done), COUNT_TEXT(of.freed));
+	if (of.one)
+		thresholds_print(of.one, out);
+	if (of.more)
+		fputs(", not of all interpreters", out);
+	putc('\n', out);
+}
+
 void watch_header(const struct watch_view *view, const struct watch_model *model, uint64_t now_ns,
 		  FILE *out)
 {
@@ -93,16 +157,15 @@ void watch_header(const struct watch_view *view, const struct watch_model *model
 	memory_print(model, &total, out);
 	putc('\n', out);
 	trust_print(model, &total, now_ns, out);
-	fprintf(out, "\nby %s, sorted by %s", watch_by_name(view->groups.by),
+	putc('\n', out);
+	collectors_print(model, &total, out);
+	fprintf(out, "by %s, sorted by %s", watch_by_name(view->groups.by),
 		watch_sort_name(view->groups.sort));
 	fprintf(out, ", %zu row%s of %s", view->groups.rows, view->groups.rows == 1 ? "" : "s",
 		size_text(size, (uint64_t)view->groups.rows_size));
 	if (view->groups.filter[0])
 		fputs(", filter: ", out), text_print(out, view->groups.filter);
-	if (view->older_ms)
-		fprintf(out, ", older than %.4g s", view->older_ms / 1e3);
-	if (view->younger_ms)
-		fprintf(out, ", younger than %.4g s", view->younger_ms / 1e3);
+	ages_print(&view->ages, out);
 	if (model->mark_ns)
 		fprintf(out, ", marked %.0f s ago, since then %s",
 			(double)(now_ns - model->mark_ns) / 1e9,
@@ -130,8 +193,8 @@ static void around_print(const char *filename, uint32_t line, struct source *sou
 }
 
 struct text_held {
-	const struct watch_sum *sum;
 	const struct watch_stack *stack;
+	double size, count;
 };
 
 static void stack_print(const struct watch_model *model, const struct text_held *held,
@@ -140,9 +203,8 @@ static void stack_print(const struct watch_model *model, const struct text_held 
 	const struct watch_stack *stack = held->stack;
 	char count[32];
 
-	fprintf(out, "\n%s in %s block%s\n", SIZE_TEXT((uint64_t)held->sum->size),
-		text_count(count, (uint64_t)held->sum->count),
-		(uint64_t)held->sum->count == 1 ? "" : "s");
+	fprintf(out, "\n%s in %s block%s\n", SIZE_TEXT((uint64_t)held->size),
+		text_count(count, (uint64_t)held->count), (uint64_t)held->count == 1 ? "" : "s");
 	for (uint32_t i = 0; i < stack->nframe; i++) {
 		const struct stacks_frame *frame = &model->frames[stack->first + i];
 
@@ -159,7 +221,31 @@ static int held_compare(const void *a, const void *b)
 {
 	const struct text_held *x = a, *y = b;
 
-	return (x->sum->size < y->sum->size) - (x->sum->size > y->sum->size);
+	return CMP(y->size, x->size);
+}
+
+static int held_stack_compare(const void *a, const void *b)
+{
+	const struct text_held *x = a, *y = b;
+
+	return CMP((uintptr_t)x->stack, (uintptr_t)y->stack);
+}
+
+/* Adds up what is of one stack: by age it has many sums. Returns how many there are then. */
+static size_t held_merge(struct text_held *held, size_t count)
+{
+	size_t kept = 0;
+
+	qsort(held, count, sizeof(*held), held_stack_compare);
+	for (size_t i = 0; i < count; i++) {
+		if (kept && held[kept - 1].stack == held[i].stack) {
+			held[kept - 1].size += held[i].size;
+			held[kept - 1].count += held[i].count;
+		} else {
+			held[kept++] = held[i];
+		}
+	}
+	return kept;
 }
 
 /* The stacks of a group that hold something. Caller frees; NULL: none, or no memory. */
@@ -179,7 +265,8 @@ static struct text_held *held_by(const struct watch_model *model, uint32_t group
 				if (sum->group != group || !sum->count || !stack->nframe)
 					continue;
 				if (fill)
-					held[found] = (struct text_held){sum, stack};
+					held[found] =
+						(struct text_held){stack, sum->size, sum->count};
 				found++;
 			}
 		if (!fill) {
@@ -206,9 +293,10 @@ void watch_detail(const struct watch_view *view, const struct watch_model *model
 	putc('\n', out);
 	struct text_held *held = held_by(model, group, &count);
 	if (held && count) {
+		count = held_merge(held, count);
+		qsort(held, count, sizeof(*held), held_compare);
 		const struct stacks_frame *frame = &model->frames[held[0].stack->first];
 
-		qsort(held, count, sizeof(*held), held_compare);
 		if (view->groups.by == WATCH_LINE && source && frame->line)
 			around_print(strings_get(model->strings, frame->filename), frame->line,
 				     source, out);

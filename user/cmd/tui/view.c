@@ -17,6 +17,7 @@ const char *watch_help(void)
 	       "g         group by line, function, file, traceback, process, container,\n"
 	       "          thread, task (of a trace that was begun with --by task)\n"
 	       "1 to 8    the same directly\n"
+	       "a         ages: columns of the oldest and the median age of each row's blocks\n"
 	       "/         filter: only rows with this text\n"
 	       "m         mark: the column DIFF shows what has changed since\n"
 	       "u         remove the mark\n"
@@ -26,8 +27,8 @@ const char *watch_help(void)
 	       "h, ?      this page\n"
 	       "q         quit\n"
 	       "\n"
-	       "By thread, by task: what it has allocated and is alive; changing to it and back\n"
-	       "begins with a new history, without the mark.\n"
+	       "By thread, by task: what it has allocated and is alive. Changing to it, to ages\n"
+	       "and back begins with a new history, without the mark.\n"
 	       "SIZE and COUNT are live blocks. GROWTH/s is bytes a second over the last 10 s.\n"
 	       "In census mode blocks that died count until the next heap walk; the header says\n"
 	       "how old the last one is. Refreshes are further apart where they would take more\n"
@@ -86,11 +87,12 @@ static int move_key(int key, size_t page, size_t count, size_t *at)
 	return 1;
 }
 
-/* Sums by thread and by task are asked for only while they are shown. */
+/* Sums by thread, by task and by age are asked for only while they are shown. */
 static void by_change(struct watch_view *view, struct watch_model *model, enum watch_by by)
 {
 	enum request_by sums = by == WATCH_THREAD ? REQUEST_BY_THREAD
 			       : by == WATCH_TASK ? REQUEST_BY_TASK
+			       : view->by_age     ? REQUEST_BY_AGE
 						  : REQUEST_BY_STACK;
 
 	if (by == WATCH_TASK && !watch_model_tells_tasks(model)) {
@@ -102,6 +104,15 @@ static void by_change(struct watch_view *view, struct watch_model *model, enum w
 		watch_model_restart(model, sums);
 	watch_groups_by(&view->groups, model, by);
 	view->cursor = view->top = 0;
+}
+
+static void ages_change(struct watch_view *view, struct watch_model *model)
+{
+	view->by_age = !view->by_age;
+	if (view->by_age && (view->groups.by == WATCH_THREAD || view->groups.by == WATCH_TASK))
+		snprintf(view->message, sizeof(view->message),
+			 "ages are shown of other rows than those by thread and by task");
+	by_change(view, model, view->groups.by);
 }
 
 static enum watch_action layer_change(struct watch_view *view, struct watch_model *model)
@@ -129,6 +140,9 @@ static int rows_key(struct watch_view *view, struct watch_model *model, int key)
 		by = (view->groups.by + 1) % WATCH_BYS;
 		by_change(view, model,
 			  by == WATCH_TASK && !watch_model_tells_tasks(model) ? 0 : by);
+		return 1;
+	case 'a':
+		ages_change(view, model);
 		return 1;
 	case '/':
 		view->prompting = 1;

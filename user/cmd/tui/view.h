@@ -3,6 +3,7 @@
 #pragma once
 
 #include "cmd/tui/groups.h"
+#include "snapshot/ages.h"
 
 struct source;
 
@@ -26,10 +27,11 @@ struct watch_view {
 	int opened;         /* the row of that key is shown with its tracebacks */
 	uint64_t open_key;
 	size_t open_top;
-	char message[256];             /* in the last line, until the next key */
-	uint64_t interval_ns;          /* since the last refresh */
-	int ends_session;              /* quitting also ends the session */
-	uint32_t older_ms, younger_ms; /* as in struct watch_opts */
+	char message[256];    /* in the last line, until the next key */
+	uint64_t interval_ns; /* since the last refresh */
+	int ends_session;     /* quitting also ends the session */
+	int by_age;           /* there are columns of ages */
+	struct ages ages;     /* as in struct watch_opts */
 };
 
 /* key: as ncurses' getch() returns it. rows: the first ones of all. */
@@ -38,7 +40,8 @@ enum watch_action watch_view_key(struct watch_view *view, struct watch_model *mo
 /* The lines of a row that was opened: its source, its tracebacks. Escaped. */
 void watch_detail(const struct watch_view *view, const struct watch_model *model,
 		  struct source *source, FILE *out);
-/* Three lines about all processes. Escaped. */
+/* Some lines about all processes, WATCH_HEADER at least, once there was an answer. Escaped. */
+#define WATCH_HEADER 4
 void watch_header(const struct watch_view *view, const struct watch_model *model, uint64_t now_ns,
 		  FILE *out);
 /* Lines about keys. */

@@ -192,6 +192,27 @@ static int save_begin(struct watch *watch)
 	return request_begin(watch, &request, outfile_fd(watch->saving));
 }
 
+/* In a request, 0 is no limit. */
+static uint32_t age_ms(uint64_t age_ns)
+{
+	return (uint32_t)lesser(age_ns / AGE_UNIT_NS + (age_ns < AGE_UNIT_NS), UINT32_MAX);
+}
+
+/* Which ages blocks have now that are wanted. */
+static void ages_ask(const struct ages *ages, uint64_t now_realtime_ns, struct request *request)
+{
+	uint64_t least_ns = ages->least_ns, most_ns = ages->most_ns;
+
+	if (ages->until_realtime_ns < now_realtime_ns &&
+	    least_ns < now_realtime_ns - ages->until_realtime_ns)
+		least_ns = now_realtime_ns - ages->until_realtime_ns;
+	if (ages->from_realtime_ns)
+		most_ns = lesser(most_ns,
+				 now_realtime_ns - lesser(ages->from_realtime_ns, now_realtime_ns));
+	request->older_ms = least_ns ? age_ms(least_ns) : 0;
+	request->younger_ms = most_ns != UINT64_MAX ? age_ms(most_ns) : 0;
+}
+
 /* Sends what is due. 0, -errno. */
 static int requests_step(struct watch *watch)
 {
@@ -199,12 +220,11 @@ static int requests_step(struct watch *watch)
 	struct request request = {.kind = REQUEST_SUMS,
 				  .layer = watch->view.layer,
 				  .by = watch->model.by,
-				  .since = watch->model.since,
-				  .older_ms = watch->opts->older_ms,
-				  .younger_ms = watch->opts->younger_ms};
+				  .since = watch->model.since};
 
 	if (watch->asking)
 		return 0;
+	ages_ask(&watch->opts->ages, clock_ns(CLOCK_REALTIME), &request);
 	if (watch->save_wanted)
 		return save_begin(watch);
 	if (now >= watch->next_ns && (!watch->view.paused || !watch->next_ns))
@@ -389,26 +409,18 @@ static int signals_take(const struct watch_opts *opts)
 	return signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
 }
 
-void watch_ages_set(struct watch_opts *opts, const struct ages *ages)
-{
-	uint64_t older_ms = ages->least_ns / AGE_UNIT_NS, younger_ms = ages->most_ns / AGE_UNIT_NS;
-
-	opts->older_ms = (uint32_t)lesser(older_ms + (ages->least_ns && !older_ms), UINT32_MAX);
-	if (ages->most_ns != UINT64_MAX)
-		opts->younger_ms = (uint32_t)lesser(younger_ms + !younger_ms, UINT32_MAX);
-}
-
 int watch_run(const struct watch_opts *opts)
 {
 	struct watch watch = {.opts = opts,
 			      .view.ends_session = opts->ends_session,
-			      .view.older_ms = opts->older_ms,
-			      .view.younger_ms = opts->younger_ms};
+			      .view.by_age = opts->by_age,
+			      .view.ages = opts->ages};
 
 	if (!watch_screen_is_possible())
 		return error_set(-ENOTTY, "stdin and stdout are no terminal with a movable cursor");
 	int err = watch_model_begin(&watch.model);
 	watch.view.groups.keys.seed = watch.model.pids.seed;
+	watch.model.by = opts->by_age ? REQUEST_BY_AGE : REQUEST_BY_STACK;
 	watch.memory = memfd_create("tracer-watch", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	watch.signals = signals_take(opts);
 	if (!err && (watch.memory < 0 || watch.signals < 0))

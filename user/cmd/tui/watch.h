@@ -6,14 +6,15 @@
  */
 #pragma once
 
-#include <stdint.h>
+#include "snapshot/ages.h"
 
 struct watch_opts {
 	int session;  /* the connection to the session, borrowed */
 	int end;      /* the view ends when this is closed at the other end; -1: none */
 	int messages; /* a file whose last line is shown when it is new; -1: none */
 	int ends_session;
-	uint32_t older_ms, younger_ms; /* only blocks of these ages; 0: of any */
+	int by_age;       /* it begins with the columns of ages */
+	struct ages ages; /* only blocks of these, at each refresh; in ms, to 49 days */
 };
 
 enum watch_end {
@@ -21,9 +22,6 @@ enum watch_end {
 	WATCH_END_SESSION, /* the session has ended, or opts.end */
 };
 
-/* From limits of ages in ns, as far as a view can show them: to 49 days. */
-struct ages;
-void watch_ages_set(struct watch_opts *opts, const struct ages *ages);
 /*
  * Draws on the terminal until the user quits. enum watch_end; -ENOTTY: no terminal on which a
  * cursor can be placed; -errno (error_set). The terminal is as before.

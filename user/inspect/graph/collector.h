@@ -1,66 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The state of the cyclic garbage collector of each interpreter: whether it runs, and what it does
- * not free. Its place is that of the table or near it, since releases differ, and is recognised by
- * its lists: each object of a list leads back to the one before it. Pure.
- */
+/* The collectors of an image, and the objects on their lists. Pure. */
 #pragma once
 
-#include <stdbool.h>
-
 #include "inspect/graph/image.h"
-
-#define COLLECTORS_MAX        1024u
-#define COLLECTOR_GENERATIONS 3u
-
-struct collector {
-	uint64_t state;            /* address of its struct _gc_runtime_state */
-	uint64_t young, permanent; /* addresses of its first generation and of the permanent one */
-	/* 0: it is switched off, or its first threshold is 0: it runs when the program asks */
-	int runs;
-	uint64_t kept; /* address of the list gc.garbage; 0: none */
-};
-
-struct collectors {
-	struct collector *entries; /* of the interpreters whose state was found */
-	size_t count;
-};
-
-/* Of one generation; what it did is since the interpreter began. */
-struct collector_generation {
-	uint64_t objects; /* that are in it; 0 without the GIL: its lists are not used */
-	/* It is collected when the count is above the threshold; 0: never by itself. */
-	int32_t threshold, count;
-	uint64_t collections, collected, uncollectable; /* the latter two: objects */
-	double seconds;                                 /* NAN: not known, before 3.15 */
-};
-
-/* What gc.get_threshold(), get_count(), get_stats() and get_freeze_count() would say. */
-struct collector_figures {
-	bool enabled, collecting;
-	struct collector_generation generations[COLLECTOR_GENERATIONS]; /* the youngest first */
-	uint64_t frozen;                                                /* objects */
-};
-
-/* What collectors are read from: an image, or the memory of a process that runs. */
-struct collector_source {
-	/* Whether all of the bytes at the address could be read. */
-	bool (*read)(void *context, uint64_t address, void *out, size_t bytes);
-	void *context;
-	const struct python_offsets *offsets;
-	uint64_t runtime, interpreters; /* as an image has them */
-};
+#include "runtime/cpython/collector_state.h"
 
 struct collector_source collector_source_of(const struct image *image); /* borrowed */
-/* 0, -ENOMEM. The caller frees with collectors_free(), also after a failure. */
-int collectors_read(struct collectors *out, const struct collector_source *source);
-/* How many of them do not run by themselves. */
-size_t collectors_off(const struct collectors *collectors);
-void collectors_free(struct collectors *collectors);
-/* Its figures without those that its lists tell: objects and frozen are 0. */
-void collector_figures_read(const struct collector *collector,
-			    const struct collector_source *source, struct collector_figures *out);
-/* Adds these. */
+/* Adds what its lists tell: objects, frozen. */
 void collector_objects_count(const struct collector *collector, const struct image *image,
 			     struct collector_figures *out);
 

@@ -194,7 +194,7 @@ static int collectors_follow(struct discovery *discovery)
 	const struct image *image = discovery->graph->image;
 	struct collectors collectors;
 	const struct collector_source source = collector_source_of(image);
-	int err = collectors_read(&collectors, &source);
+	int err = collectors_read(&collectors, &source, COLLECTORS_MAX);
 
 	for (size_t i = 0; i < collectors.count && !err; i++)
 		collector_each_list(&collectors.entries[i], image, list_follow, discovery);

@@ -214,7 +214,8 @@ static void frozen_bits(struct graph *graph)
 int graph_interpreters_read(struct graph *graph)
 {
 	const struct collector_source source = collector_source_of(graph->image);
-	int err = interpreters_list(graph) ?: collectors_read(&graph->collectors, &source);
+	int err = interpreters_list(graph)
+			  ?: collectors_read(&graph->collectors, &source, COLLECTORS_MAX);
 
 	graph->kept = array_new(graph->count + 1, 1);
 	if (err || !graph->kept)

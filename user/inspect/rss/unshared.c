@@ -80,6 +80,9 @@ struct comparison {
 	const struct graph *graph;
 	struct space *parent;
 	struct unshared_type *types; /* by type of the graph */
+	unshared_object_fn visit;
+	void *context;
+	int err; /* of visit */
 };
 
 /* Counts the objects that begin in a page by their types. True if the collector tracks one. */
@@ -98,8 +101,12 @@ static bool objects_count(struct comparison *comparison, uint64_t address, bool 
 		tracked |= (of->flags & TYPE_GC) != 0;
 		if (!counts)
 			continue;
+		bytes = bytes < PAGE ? bytes : PAGE;
 		type->objects++;
-		type->bytes += bytes < PAGE ? bytes : PAGE;
+		type->bytes += bytes;
+		if (comparison->visit && !comparison->err)
+			comparison->err =
+				comparison->visit(comparison->context, (uint32_t)i, bytes);
 	}
 	return tracked;
 }
@@ -138,7 +145,7 @@ static int run_visit(void *context, uint64_t address, size_t pages)
 		address += count * PAGE;
 		pages -= count;
 	}
-	return 0;
+	return comparison->err;
 }
 
 static int type_compare(const void *a, const void *b)
@@ -184,10 +191,15 @@ static bool has_collected(const struct graph *graph, struct space *parent)
 	return 0;
 }
 
-int unshared_read(struct unshared *out, const struct graph *graph, struct space *parent)
+int unshared_read(struct unshared *out, const struct graph *graph, struct space *parent,
+		  unshared_object_fn visit, void *context)
 {
 	struct unshared unshared = {0};
-	struct comparison comparison = {.out = &unshared, .graph = graph, .parent = parent};
+	struct comparison comparison = {.out = &unshared,
+					.graph = graph,
+					.parent = parent,
+					.visit = visit,
+					.context = context};
 
 	comparison.types = calloc(graph->types.count + 1, sizeof(*comparison.types));
 	if (!comparison.types)

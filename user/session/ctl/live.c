@@ -6,6 +6,7 @@
 
 #include "session/ctl/session_socket.h"
 #include "session/ctl/sums.h"
+#include "session/target/collections.h"
 #include "util/clock.h"
 #include "util/error.h"
 
@@ -24,6 +25,12 @@ static int session_runs(void *context, size_t process)
 	return session_process_running(context, process);
 }
 
+static const struct collections *session_collections(const void *context, size_t process,
+						     uint32_t pid)
+{
+	return collections_of(context, process, pid);
+}
+
 static void session_facts(void *context, struct sums_facts *out)
 {
 	struct session_machine machine;
@@ -34,6 +41,9 @@ static void session_facts(void *context, struct sums_facts *out)
 	out->machine_limit = machine.limit;
 	out->machine_part = machine.part;
 	out->records = session_records(context);
+	collections_read(context);
+	out->collections = session_collections;
+	out->context = context;
 }
 
 void live_begin(struct live *live, struct session *session, const struct live_opts *opts)

@@ -10,6 +10,9 @@
 #include "snapshot/snapshot.h"
 #include "util/error.h"
 
+static const char *const by_names[] = {
+	[REQUEST_BY_THREAD] = "threads", [REQUEST_BY_TASK] = "tasks", [REQUEST_BY_AGE] = "ages"};
+
 static const char *const names[] = {
 	[REQUEST_STATUS] = "status", [REQUEST_SNAPSHOT] = "snapshot",
 	[REQUEST_CLEAR] = "clear",   [REQUEST_RESET_PEAK] = "reset-peak",
@@ -65,6 +68,9 @@ static int sums_take(const json_t *object, struct request *out)
 			err = number_take(object, numbers[i].key, UINT32_MAX, &number);
 		*numbers[i].to = (uint32_t)number;
 	}
+	for (size_t i = REQUEST_BY_THREAD; i < sizeof(by_names) / sizeof(by_names[0]); i++)
+		if (out->kind == REQUEST_SUMS && json_is_true(json_object_get(object, by_names[i])))
+			out->by = (enum request_by)i;
 	return err;
 }
 
@@ -83,10 +89,6 @@ static int object_take(const json_t *object, struct request *out)
 			return err;
 		out->pid = (uint32_t)pid;
 	}
-	if (out->kind == REQUEST_SUMS && json_is_true(json_object_get(object, "tasks")))
-		out->by = REQUEST_BY_TASK;
-	else if (out->kind == REQUEST_SUMS && json_is_true(json_object_get(object, "threads")))
-		out->by = REQUEST_BY_THREAD;
 	out->all = out->kind == REQUEST_SNAPSHOT && json_is_true(json_object_get(object, "all"));
 	out->ages = out->kind == REQUEST_SNAPSHOT && json_is_true(json_object_get(object, "ages"));
 	out->running = out->all && json_is_true(json_object_get(object, "running"));
@@ -141,7 +143,7 @@ size_t request_print(char *text, const struct request *request)
 				 request->since);
 	if (request->by != REQUEST_BY_STACK)
 		size += snprintf(text + size, REQUEST_BYTES - size, ", \"%s\": true",
-				 request->by == REQUEST_BY_TASK ? "tasks" : "threads");
+				 by_names[request->by]);
 	if (request->all)
 		size += snprintf(text + size, REQUEST_BYTES - size, ", \"all\": true");
 	if (request->running)

@@ -12,7 +12,8 @@
  * "sums" and "stacks" are sent with a memfd, which gets what session/ctl/sums.h describes:
  *
  *   {"request": "sums", "layer": "native"}     of all running processes; layer may be omitted
- *   {"request": "sums", "threads": true}       by stack and thread; "tasks": by stack and task
+ *   {"request": "sums", "threads": true}       by stack and thread; "tasks": by stack and task;
+ *                                              "ages": by stack and age
  *   {"request": "sums", "since": 17}           what has changed since the answer of that number
  *   {"request": "sums", "older_ms": 60000}     of blocks of that age; "younger_ms": at most
  *   {"request": "stacks", "pid": 123, "first": 4096, "strings": 500}     from these on
@@ -41,7 +42,7 @@ enum request_kind {
 };
 
 /* What sums are told for. */
-enum request_by { REQUEST_BY_STACK, REQUEST_BY_THREAD, REQUEST_BY_TASK };
+enum request_by { REQUEST_BY_STACK, REQUEST_BY_THREAD, REQUEST_BY_TASK, REQUEST_BY_AGE };
 
 struct request {
 	enum request_kind kind;

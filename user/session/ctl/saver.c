@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "report/pprof/pprof.h"
+#include "snapshot/ages.h"
 #include "snapshot/snapshot.h"
 #include "trace/blocks/block_lines.h"
 #include "trace/blocks/blocks.h"
@@ -27,6 +28,7 @@
 #include "util/error.h"
 #include "util/id_map.h"
 #include "util/outfile.h"
+#include "util/sorted.h"
 
 /* --- blocks save ------------------------------------------------------------------------------ */
 
@@ -109,20 +111,51 @@ static int stack_find(struct saving *saving, uint32_t stack, uint32_t *line, uin
 		      ?: id_map_put(&saving->stack_of, stack, *number);
 }
 
+/* Does the table have each block that was allocated since the trace began, and lives? */
+static bool is_whole(const struct trace_process *info, const struct snapshot *now)
+{
+	const struct snapshot_meta *meta = &now->meta;
+
+	return (info->mode == EVENT_MODE_EXACT || info->mode == EVENT_MODE_CENSUS) &&
+	       !meta->sample_bytes && !meta->self_sampled && !meta->large_skipped &&
+	       !meta->blocks_dropped && !snapshot_lost_events(now);
+}
+
+static void time_write(struct saving *saving)
+{
+	struct snapshot now = {0};
+
+	trace_meta(saving->trace, saving->process, &now.meta);
+	block_lines_time(saving->out, now.meta.taken_realtime_ns / AGE_UNIT_NS ?: 1,
+			 trace_age_ns(saving->trace, saving->process, NULL) / AGE_UNIT_NS,
+			 is_whole(trace_process_at(saving->trace, saving->process), &now));
+}
+
+static uint32_t age_of(const struct saving *saving, const struct block *block)
+{
+	uint64_t ms = trace_age_ns(saving->trace, saving->process, block) / AGE_UNIT_NS;
+
+	return ms ? (uint32_t)lesser(ms, AGE_BEFORE - 1) : 1;
+}
+
 static int blocks_write(struct saving *saving)
 {
 	const struct trace_process *process = trace_process_at(saving->trace, saving->process);
 	const struct blocks *blocks =
 		trace_blocks(saving->trace, saving->process, trace_first_layer(process));
 	const struct block *block;
-	uint32_t line, number;
+	struct block_line out;
 	int err = 0;
 
 	block_lines_head(saving->out, process->tgid);
+	time_write(saving);
 	for (size_t cursor = 0; !err && blocks && (block = blocks_next(blocks, &cursor));) {
-		err = stack_find(saving, block->stack, &line, &number);
+		out = (struct block_line){.address = block->address,
+					  .bytes = block->bytes,
+					  .age = age_of(saving, block)};
+		err = stack_find(saving, block->stack, &out.line, &out.stack);
 		if (!err)
-			block_lines_block(saving->out, block->address, block->bytes, line, number);
+			block_lines_block(saving->out, &out);
 	}
 	return err;
 }

@@ -129,6 +129,14 @@ struct owner_entries {
 	struct buffer *out;
 };
 
+static int owner_entry_put(struct owner_entries *entries, const struct sums_entry *entry)
+{
+	if (entry->stack >= entries->process->stacks)
+		return 0;
+	entries->process->entries++;
+	return buffer_append(entries->out, entry, sizeof(*entry));
+}
+
 static int owner_entry_add(void *context, const struct trace_thread_sum *sum)
 {
 	struct owner_entries *entries = context;
@@ -138,10 +146,30 @@ static int owner_entry_add(void *context, const struct trace_thread_sum *sum)
 					 .size = sum->size,
 					 .count = sum->count};
 
-	if (sum->stack >= entries->process->stacks)
-		return 0;
-	entries->process->entries++;
-	return buffer_append(entries->out, &entry, sizeof(entry));
+	return owner_entry_put(entries, &entry);
+}
+
+static int age_entry_add(void *context, const struct trace_age_sum *sum)
+{
+	const struct sums_entry entry = {
+		.stack = sum->stack, .owner = sum->age, .size = sum->size, .count = sum->count};
+
+	return owner_entry_put(context, &entry);
+}
+
+/* By stack and age. ages: only of these; NULL: of all. -ENODATA: the layer has none. */
+static int ages_add(const struct trace *trace, size_t index, const struct ages *ages,
+		    struct sums_process *process, struct buffer *out)
+{
+	struct owner_entries entries = {.process = process, .out = out};
+	int err = process->flags & SUMS_LAYER
+			  ? trace_age_sums(trace, index, process->layer, ages, age_entry_add,
+					   &entries)
+			  : -ENODATA;
+
+	if (!err)
+		process->flags |= SUMS_AGES;
+	return err;
 }
 
 /* By stack and thread, or task. -ENODATA: they are not known; nothing was added. */
@@ -170,7 +198,7 @@ static int owners_add(const struct trace *trace, size_t index, enum request_by b
 }
 
 static int process_add(const struct trace *trace, size_t index, const struct request *request,
-		       uint64_t now_ns, struct buffer *out)
+		       const struct sums_facts *facts, uint64_t now_ns, struct buffer *out)
 {
 	uint32_t layer = request->layer;
 	const struct trace_process *info = trace_process_at(trace, index);
@@ -180,6 +208,10 @@ static int process_add(const struct trace *trace, size_t index, const struct req
 	process_describe(info, layer ? layer - 1 : trace_first_layer(info), now_ns, &process);
 	if (process.layer < EVENT_LAYER_TABLES)
 		process.peak_bytes = info->tables[process.layer].peak_bytes;
+	const struct collections *collections =
+		facts->collections ? facts->collections(facts->context, index, info->tgid) : NULL;
+	if (collections)
+		process.collections = *collections;
 	if (process.layer == trace_first_layer(info))
 		trace_rate(trace, index, &process.rate);
 	const struct ages ages = {.least_ns = request->older_ms * AGE_UNIT_NS,
@@ -190,10 +222,11 @@ static int process_add(const struct trace *trace, size_t index, const struct req
 	int err = buffer_append(out, &process, sizeof(process));
 
 	process.strings = strings_count(trace_strings(trace, index));
-	if (!err && aged)
-		err = -ENODATA;
 	if (!err)
-		err = owners_add(trace, index, request->by, &process, out);
+		err = request->by == REQUEST_BY_AGE
+			      ? ages_add(trace, index, aged ? &ages : NULL, &process, out)
+		      : aged ? -ENODATA
+			     : owners_add(trace, index, request->by, &process, out);
 	if (request->by == REQUEST_BY_STACK && !aged &&
 	    trace_has_allocated(trace, index, process.layer))
 		process.flags |= SUMS_ALLOCATED;
@@ -234,7 +267,7 @@ int sums_write(int fd, struct trace *trace, const struct request *request,
 			continue;
 		}
 		header.processes++;
-		err = process_add(trace, i, request, header.time_ns, &out);
+		err = process_add(trace, i, request, facts, header.time_ns, &out);
 	}
 	header.number = trace_sums_reported(trace);
 	header.cpu_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID) - begin_ns;

@@ -15,9 +15,10 @@
 #include <stdint.h>
 
 #include "session/ctl/request.h"
+#include "session/target/collections.h"
 #include "trace/trace.h"
 
-#define SUMS_MAGIC      0x36736d7573637274ull /* "trcsums6" */
+#define SUMS_MAGIC      0x37736d7573637274ull /* "trcsums7" */
 #define STACKS_AT_ONCE  4096u                 /* at most, in one answer */
 #define STRINGS_AT_ONCE 65536u
 #define SUMS_NAME_BYTES 72
@@ -45,6 +46,7 @@ struct sums_header {
 #define SUMS_TELLS     128u /* tasks are told, if they are asked for */
 /* entries are only of stacks that have changed since struct request.since, also to nothing */
 #define SUMS_CHANGES 256u
+#define SUMS_AGES    512u /* entries are by stack and age */
 
 struct sums_process {
 	uint32_t pid, mode; /* enum event_mode */
@@ -60,14 +62,15 @@ struct sums_process {
 	uint64_t new_blocks, seen_blocks; /* as in struct snapshot_coverage */
 	uint64_t peak_bytes;
 	struct trace_rate rate; /* with SUMS_WINDOWS, or of malloc's; of entries' layer */
+	struct collections collections;
 	char name[SUMS_NAME_BYTES], container[SUMS_NAME_BYTES]; /* with NUL */
 };
 
 /* With SUMS_THREADS there may be several of one stack and thread, or task: they add up. */
 struct sums_entry {
 	/*
-	 * owner: the thread's number, 0: not known; the task (trace_thread_sum.task); 0 without
-	 * SUMS_THREADS or SUMS_TASKS
+	 * owner: the thread's number, 0: not known; the task (trace_thread_sum.task); the age
+	 * (trace_age_sum.age); 0 without SUMS_THREADS, SUMS_TASKS or SUMS_AGES
 	 */
 	uint32_t stack, owner;
 	double size, count; /* finite, not negative */
@@ -102,6 +105,9 @@ struct sums_facts {
 	double cost;
 	double machine_took, machine_limit, machine_part;
 	uint64_t records;
+	/* What the collectors of a process have done; NULL, or it returns NULL: it is not known. */
+	const struct collections *(*collections)(const void *context, size_t process, uint32_t pid);
+	const void *context;
 };
 
 /* 0; -EINVAL: fd is no memfd (error_set); -ENOMEM, -errno. */

@@ -51,7 +51,9 @@ struct session {
 	struct seccomp_answer seccomp;
 	struct hit_cost hit_cost;
 	struct session_cost cost;
-	uint64_t loss_ns;   /* when the loss counters were last read */
+	uint64_t loss_ns;                      /* when the loss counters were last read */
+	struct collections_entry *collections; /* by index in the trace (collections.c) */
+	size_t collections_count, collections_capacity;
 	size_t translators; /* processes under a translator that are known */
 	int translators_looked;
 	int barred_logged;        /* a process with threads whose returns are not probed was */

@@ -6,16 +6,23 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "snapshot/ages.h"
 #include "util/array.h"
 #include "util/error.h"
 #include "util/sorted.h"
 
-#define MAX_LINE 8192u      /* bytes of a line of the file */
-#define MAX_KEEP (1u << 28) /* blocks, and lines */
+#define MAX_LINE 8192u        /* bytes of a line of the file */
+#define MAX_KEEP (1u << 28)   /* blocks, and lines */
+#define MAX_MS   (1ull << 43) /* nearly 300 years */
 
 void block_lines_head(FILE *out, uint32_t pid)
 {
-	fprintf(out, "tracer blocks 2 %" PRIu32 "\n", pid);
+	fprintf(out, "tracer blocks 3 %" PRIu32 "\n", pid);
+}
+
+void block_lines_time(FILE *out, uint64_t taken_ms, uint64_t traced_ms, bool whole)
+{
+	fprintf(out, "t %" PRIu64 " %" PRIu64 " %d\n", taken_ms, traced_ms, whole);
 }
 
 static void text_write(FILE *out, const char *text)
@@ -42,10 +49,10 @@ void block_lines_stack(FILE *out, uint32_t number, uint32_t parent, uint32_t fra
 	fprintf(out, "s %" PRIu32 " %" PRIu32 " %" PRIu32 "\n", number, parent, frame);
 }
 
-void block_lines_block(FILE *out, uint64_t address, uint64_t bytes, uint32_t line, uint32_t stack)
+void block_lines_block(FILE *out, const struct block_line *block)
 {
-	fprintf(out, "b %" PRIx64 " %" PRIx64 " %" PRIu32 " %" PRIu32 "\n", address, bytes, line,
-		stack);
+	fprintf(out, "b %" PRIx64 " %" PRIx64 " %" PRIu32 " %" PRIu32 " %" PRIu32 "\n",
+		block->address, block->bytes, block->line, block->stack, block->age);
 }
 
 static int damaged(void)
@@ -129,22 +136,36 @@ static int stack_read(struct block_lines *lines, char *at)
 	return 0;
 }
 
-/* A block of format 1 ends behind its line. */
+static int time_read(struct block_lines *lines, char *at)
+{
+	uint64_t whole;
+
+	if (lines->format < 3 || lines->taken_ms || !number_take(&at, 10, ' ', &lines->taken_ms) ||
+	    !number_take(&at, 10, ' ', &lines->traced_ms) || !number_take(&at, 10, '\0', &whole) ||
+	    whole > 1 || !lines->taken_ms || lines->taken_ms > MAX_MS || lines->traced_ms > MAX_MS)
+		return damaged();
+	lines->whole = whole;
+	return 0;
+}
+
+/* A block of format 1 ends behind its line, of format 2 behind its stack. */
 static int block_read(struct block_lines *lines, char *at)
 {
-	uint64_t address, bytes, number, stack = BLOCK_LINES_NONE;
-	int has_stack = lines->format > 1;
+	uint64_t address, bytes, number, stack = BLOCK_LINES_NONE, age = AGE_UNKNOWN;
+	int has_stack = lines->format > 1, has_age = lines->format > 2;
 	int err;
 
 	if (!number_take(&at, 16, ' ', &address) || !number_take(&at, 16, ' ', &bytes) ||
 	    !number_take(&at, 10, has_stack ? ' ' : '\0', &number) || number >= lines->name_count ||
 	    bytes > UINT64_MAX - address || lines->count >= MAX_KEEP ||
-	    (has_stack && (!number_take(&at, 10, '\0', &stack) || stack >= lines->stack_count)))
+	    (has_stack && (!number_take(&at, 10, has_age ? ' ' : '\0', &stack) ||
+			   stack >= lines->stack_count)) ||
+	    (has_age && (!number_take(&at, 10, '\0', &age) || age >= AGE_BEFORE)))
 		return damaged();
 	err = ARRAY_RESERVE(NULL, lines, blocks, count, capacity, 1);
 	if (!err)
-		lines->blocks[lines->count++] =
-			(struct block_line){address, bytes, (uint32_t)number, (uint32_t)stack};
+		lines->blocks[lines->count++] = (struct block_line){
+			address, bytes, (uint32_t)number, (uint32_t)stack, (uint32_t)age};
 	return err;
 }
 
@@ -152,7 +173,7 @@ static int head_read(struct block_lines *lines, const char *text)
 {
 	if (sscanf(text, "tracer blocks %" SCNu32 " %" SCNu32, &lines->format, &lines->pid) != 2)
 		return damaged();
-	return lines->format == 1 || lines->format == 2
+	return lines->format >= 1 && lines->format <= 3
 		       ? 0
 		       : error_set(-EINVAL, "it was written by another version of the tracer");
 }
@@ -183,8 +204,11 @@ int block_lines_read(struct block_lines *out, FILE *file)
 		      : !strncmp(text, "f ", 2) ? frame_read(&lines, text + 2)
 		      : !strncmp(text, "s ", 2) ? stack_read(&lines, text + 2)
 		      : !strncmp(text, "b ", 2) ? block_read(&lines, text + 2)
+		      : !strncmp(text, "t ", 2) ? time_read(&lines, text + 2)
 						: damaged();
 	err = err ?: got;
+	if (!err && lines.format > 2 && !lines.taken_ms)
+		err = damaged();
 	if (err) {
 		block_lines_free(&lines);
 		return err;

@@ -3,17 +3,21 @@
  * Files that tell which line allocated each live block of a process, and its stack. Text, a fact a
  * line; each NUMBER counts from 0:
  *
- *   tracer blocks 2 PID          the first line
+ *   tracer blocks 3 PID          the first line
+ *   t TAKEN TRACED WHOLE         when this was so, in ms since 1970; for how many ms blocks had been
+ *                                seen; 1: all that were allocated since then and live, 0: a part
  *   l NUMBER LINE FILE           a line of a program
  *   f NUMBER L FUNCTION          a frame: a function at the line with number L
  *   s NUMBER S F                 a stack: frame F, called by stack S; S is NUMBER: by none
- *   b ADDRESS BYTES L S          a block, both in hexadecimal: the line of its most recent frame,
- *                                its stack
+ *   b ADDRESS BYTES L S AGE      a block, both in hexadecimal: the line of its most recent frame,
+ *                                its stack, its age in ms (snapshot/ages.h)
  *
- * Format 1 has neither frames nor stacks. A file that is read is hostile.
+ * Format 2 has no ages and no line "t", format 1 neither frames nor stacks, either. A file that is
+ * read is hostile.
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -23,6 +27,7 @@
 struct block_line {
 	uint64_t address, bytes;
 	uint32_t line, stack; /* stack: BLOCK_LINES_NONE in format 1 */
+	uint32_t age;         /* AGE_UNKNOWN before format 3 */
 };
 
 struct block_frame {
@@ -40,6 +45,8 @@ struct block_stack {
 /* Zero-initialise; block_lines_free() releases. */
 struct block_lines {
 	uint32_t pid, format;
+	uint64_t taken_ms, traced_ms; /* of line "t"; taken_ms 0: ages are not known */
+	bool whole;
 	struct block_line *blocks; /* by address */
 	size_t count, capacity;
 	char **names; /* FILE:LINE */
@@ -51,11 +58,12 @@ struct block_lines {
 };
 
 void block_lines_head(FILE *out, uint32_t pid);
+void block_lines_time(FILE *out, uint64_t taken_ms, uint64_t traced_ms, bool whole);
 void block_lines_line(FILE *out, uint32_t number, const char *file, uint32_t line);
 void block_lines_frame(FILE *out, uint32_t number, uint32_t line, const char *function);
 /* parent: number if there is none. */
 void block_lines_stack(FILE *out, uint32_t number, uint32_t parent, uint32_t frame);
-void block_lines_block(FILE *out, uint64_t address, uint64_t bytes, uint32_t line, uint32_t stack);
+void block_lines_block(FILE *out, const struct block_line *block);
 
 /* 0; -EINVAL: it is no such file, or damaged (error_set); -ENOMEM; -errno. */
 int block_lines_read(struct block_lines *out, FILE *file);

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A service that forks its workers after it has loaded its data.
-usage: preloaded.py WORKERS MEGABYTES [objects] [freeze]
+usage: preloaded.py WORKERS MEGABYTES [objects] [freeze] [late]
 
-The data are strings, or objects that the collector tracks; freeze: gc.freeze() before the fork.
+The data are strings, or objects that the collector tracks; freeze: gc.freeze() before the fork;
+late: the data are loaded after a line on stdin, for which "ready" asks.
 Prints the PIDs of the workers as JSON once all of them wait. A line on stdin is for each worker:
 "touch N" reads the first N megabytes of the data, which changes their reference counts, "collect"
 runs the collector; "done" answers it. Ends with its stdin.
@@ -26,9 +27,13 @@ def make(number):
     """A megabyte."""
     if "objects" in sys.argv:
         return [Order(number) for _ in range(10000)]
-    return ["%0450d" % (number * 2048 + i) for i in range(2048)]  # 512 bytes: eight to a page
+    # 512 bytes: eight to a page
+    return ["%0450d" % (number * 2048 + i) for i in range(2048)]  # line TEXT
 
 
+if "late" in sys.argv:
+    print("ready", flush=True)
+    sys.stdin.readline()
 DATA = [make(number) for number in range(megabytes)]
 gc.collect()
 gc.disable()

@@ -109,10 +109,46 @@ static void test_labels(void **state)
 	free(text);
 }
 
+/* Sums of each generation; what an interpreter does not count is missing. */
+static void test_collectors(void **state)
+{
+	struct figure_process processes[2] = {
+		{.pid = 7,
+		 .is_traced = true,
+		 .name = "a",
+		 .collections = {.time_ns = 1,
+				 .collectors = 1,
+				 .flags = COLLECTIONS_TIMED,
+				 .sums = {{10, 2, 1}, {5, 0, 0}, {0, 0, 3}, {1500000000, 0, 0}}}},
+		{.pid = 8,
+		 .is_traced = true,
+		 .name = "b",
+		 .collections = {.time_ns = 1, .collectors = 1, .off = 1, .sums = {{4, 0, 0}}}},
+	};
+	const struct figures figures = {.processes = processes, .process_count = 2};
+	(void)state;
+	char *text = written(prometheus, &figures);
+
+	assert_non_null(strstr(text, "# TYPE tracer_process_gc_collections_total counter\n"
+				     "tracer_process_gc_collections_total{pid=\"7\",name=\"a\","
+				     "generation=\"0\"} 10\n"));
+	assert_non_null(strstr(text, "tracer_process_gc_freed_objects_total{pid=\"7\",name=\"a\","
+				     "generation=\"0\"} 5\n"));
+	assert_non_null(strstr(text, "tracer_process_gc_uncollectable_objects_total{pid=\"7\","
+				     "name=\"a\",generation=\"2\"} 3\n"));
+	assert_non_null(strstr(text, "tracer_process_gc_seconds_total{pid=\"7\",name=\"a\","
+				     "generation=\"0\"} 1.5\n"));
+	assert_null(strstr(text, "tracer_process_gc_seconds_total{pid=\"8\""));
+	assert_non_null(strstr(text, "tracer_process_gc_enabled{pid=\"7\",name=\"a\"} 1\n"));
+	assert_non_null(strstr(text, "tracer_process_gc_enabled{pid=\"8\",name=\"b\"} 0\n"));
+	free(text);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_texts),
+		cmocka_unit_test(test_collectors),
 		cmocka_unit_test(test_labels),
 	};
 

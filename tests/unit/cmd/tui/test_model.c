@@ -19,7 +19,8 @@ static void assert_header(struct world *world, const char *expected)
 
 	watch_header(&world->view, &world->model, world->model.now.time_ns, out);
 	fclose(out);
-	assert_non_null(strstr(text, expected));
+	if (!strstr(text, expected))
+		fail_msg("%s is not in:\n%s", expected, text);
 	free(text);
 }
 
@@ -39,6 +40,44 @@ static void rows_are_groups_by_size(void **state)
 	assert_row(world, 8, 0, "web (PID 10, container c1) 350 9 0 350");
 	press(world, '6');
 	assert_row(world, 8, 0, "c1 350 9 0 350");
+}
+
+/* An answer of a Python whose collector has collected so often. */
+static void collected(struct world *world, unsigned int second, uint64_t done, uint32_t flags)
+{
+	struct sums_process *process;
+
+	sums_put(&world->data, second * SECOND, 10, (double[STACKS]){0, 1, 0, 0},
+		 (double[STACKS]){0});
+	process = (void *)(world->data.data + sizeof(struct sums_header));
+	process->python_version = 0x030d0000;
+	if (done)
+		process->collections = (struct collections){
+			.time_ns = second * SECOND,
+			.flags = flags,
+			.collectors = 1,
+			.count = {1, 2, 3},
+			.threshold = {700, 10, 11},
+			.sums = {{done, 20, 1}, {10 * done, 0, 5}, {0}, {done * 10000000, 0, 0}},
+		};
+	assert_int_equal(watch_model_sums(&world->model, world->data.data, world->data.size), 0);
+}
+
+static void collectors_are_told(void **state)
+{
+	struct world *world = *state;
+
+	collected(world, 2, 0, 0);
+	assert_header(world, "\ngc: its state was not found\nby line");
+	collected(world, 3, 1000, 0);
+	assert_header(world, "\ngc on; so far 1,021, 10,005 freed, counts 1/700 2/10 3/11\n");
+	collected(world, 5, 1004, COLLECTIONS_RUNNING);
+	assert_header(world,
+		      "\ngc on, runs now: 120 collections/min, 1,200 objects freed/min; so far "
+		      "1,025, 10,045 freed");
+	collected(world, 7, 1008, COLLECTIONS_TIMED | COLLECTIONS_MORE);
+	assert_header(world, ", 2 % of the time; so far 1,029");
+	assert_header(world, "3/11, not of all interpreters\n");
 }
 
 static void growth_and_marks(void **state)
@@ -161,9 +200,9 @@ static void names_come_late(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(rows_are_groups_by_size), TEST(growth_and_marks),
-		TEST(allocations_have_a_rate), TEST(rates_stay_exact),
-		TEST(history_is_bounded),      TEST(names_come_late),
+		TEST(rows_are_groups_by_size), TEST(collectors_are_told), TEST(growth_and_marks),
+		TEST(allocations_have_a_rate), TEST(rates_stay_exact),    TEST(history_is_bounded),
+		TEST(names_come_late),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

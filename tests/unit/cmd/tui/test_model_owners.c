@@ -126,6 +126,88 @@ static void tasks_are_rows(void **state)
 	assert_row(world, 8, 0, "(tasks not told) 7 2 -33 7");
 }
 
+/* An answer by age: two stacks of one line, one of another; owner 0: its age is not known. */
+static void ages_put(struct buffer *out, uint64_t time_ns, uint32_t grown)
+{
+	const struct sums_entry entries[] = {
+		{.stack = 1, .owner = 500 + grown, .size = 60, .count = 6},
+		{.stack = 1, .owner = 90000 + grown, .size = 10, .count = 1},
+		{.stack = 2, .owner = 7200000 + grown, .size = 40, .count = 4},
+		{.stack = 2, .owner = 0, .size = 5, .count = 100},
+		{.stack = 3, .owner = 0, .size = 3, .count = 1},
+	};
+	struct sums_header header = {
+		.magic = SUMS_MAGIC, .time_ns = time_ns, .processes = 1, .cost = -1};
+	struct sums_process process = {.pid = 10,
+				       .start_ns = 7,
+				       .stacks = STACKS,
+				       .entries = 5,
+				       .flags = SUMS_AGES,
+				       .name = "web"};
+
+	out->size = 0;
+	put(out, &header, sizeof(header));
+	put(out, &process, sizeof(process));
+	put(out, entries, sizeof(entries));
+}
+
+static void ages_are_columns(void **state)
+{
+	struct world *world = *state;
+	const struct watch_group *group;
+	char *text = NULL;
+	size_t bytes = 0;
+	FILE *out;
+
+	assert_int_equal(press(world, 'a'), WATCH_ASK);
+	assert_int_equal(world->model.by, REQUEST_BY_AGE);
+	assert_int_equal(world->view.groups.by, WATCH_LINE);
+	/* Blocks that age change their sums, and the line does not grow by that. */
+	for (uint32_t i = 0; i < 3; i++) {
+		ages_put(&world->data, (2 + i) * SECOND, 1000 * i);
+		assert_int_equal(
+			watch_model_sums(&world->model, world->data.data, world->data.size), 0);
+	}
+	assert_row(world, 8, 0, "a.py:1 115 111 0 115");
+	group = &world->view.groups.items[world->rows[0]];
+	assert_int_equal(group->oldest, 7202000);
+	assert_int_equal(group->median, 2500); /* the sixth of eleven */
+	assert_row(world, 8, 1, "b\\x1b.py:2 3 1 0 3");
+	group = &world->view.groups.items[world->rows[1]];
+	assert_int_equal(group->oldest, 0);
+	press(world, '\n');
+	out = open_memstream(&text, &bytes);
+	watch_detail(&world->view, &world->model, NULL, out);
+	fclose(out);
+	assert_string_equal(text, "a.py:1\n\n2 tracebacks:\n\n70 B in 7 blocks\n"
+				  "  a.py:1 in f\n\n45 B in 104 blocks\n  a.py:1 in f\n");
+	free(text);
+	press(world, 27);
+	/* Other rows have them, too, but not threads. */
+	press(world, '5');
+	assert_int_equal(world->model.by, REQUEST_BY_AGE);
+	assert_int_equal(press(world, '7'), WATCH_ASK);
+	assert_int_equal(world->model.by, REQUEST_BY_THREAD);
+	assert_int_equal(press(world, '1'), WATCH_ASK);
+	assert_int_equal(world->model.by, REQUEST_BY_AGE);
+	assert_int_equal(press(world, 'a'), WATCH_ASK);
+	assert_int_equal(world->model.by, REQUEST_BY_STACK);
+}
+
+/* Names that come later find all sums of their stack. */
+static void ages_of_new_names(void **state)
+{
+	struct world *world = *state;
+
+	press(world, 'a');
+	ages_put(&world->data, 2 * SECOND, 0);
+	assert_int_equal(watch_model_sums(&world->model, world->data.data, world->data.size), 0);
+	assert_row(world, 8, 0, "a.py:1 115 111 0 115");
+	stacks_put(&world->data, 10, "c.py");
+	assert_int_equal(watch_model_stacks(&world->model, world->data.data, world->data.size), 0);
+	assert_row(world, 8, 0, "a.py:1 115 111 0 115");
+}
+
 /* Threads that came and went are forgotten, those that hold something are not. */
 static void ended_threads_are_forgotten(void **state)
 {
@@ -151,6 +233,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(threads_are_rows),
 		TEST(tasks_are_rows),
+		TEST(ages_are_columns),
+		TEST(ages_of_new_names),
 		TEST(ended_threads_are_forgotten),
 	};
 

@@ -131,6 +131,7 @@ static inline int world_new(void **state)
 
 	assert_int_equal(watch_model_begin(&world->model), 0);
 	world->view.groups.keys.seed = world->model.pids.seed;
+	world->view.ages = (struct ages)AGES_ALL;
 	sums(world, 1, (double[STACKS]){0, 100, 200, 50});
 	stacks_put(&world->data, 10, "a.py");
 	assert_int_equal(watch_model_stacks(&world->model, world->data.data, world->data.size), 0);

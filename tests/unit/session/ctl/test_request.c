@@ -48,6 +48,15 @@ static void test_requests(void **state)
 		assert_int_equal(request.by, asked.by);
 		assert_int_equal(request.since, asked.since);
 	}
+	for (enum request_by by = REQUEST_BY_STACK; by <= REQUEST_BY_AGE; by++) {
+		const struct request asked = {.kind = REQUEST_SUMS, .by = by, .older_ms = 7};
+		char text[REQUEST_BYTES];
+
+		assert_int_equal(request_parse(text, request_print(text, &asked) - 1, &request), 0);
+		assert_int_equal(request.by, by);
+		assert_int_equal(request.older_ms, 7);
+		assert_int_equal(request.ages, 0);
+	}
 	assert_int_equal(parse(" {\"more\": [1, {}], \"request\": \"stop\"}\r", &request), 0);
 	assert_int_equal(request.kind, REQUEST_STOP);
 	assert_int_equal(request.pid, 0);

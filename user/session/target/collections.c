@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "session/target/collections.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "session/target/state.h"
+#include "session/target/target.h"
+#include "util/array.h"
+#include "util/clock.h"
+
+#define EVERY_NS 900000000ull /* a client asks once a second */
+#define AT_ONCE  64u
+#define MOST     8u /* interpreters of a process */
+
+/* What was read, and what an ended interpreter leaves. */
+struct collections_entry {
+	uint32_t pid;
+	struct collections told;
+	uint64_t read[COLLECTIONS_KINDS][COLLECTOR_GENERATIONS];
+};
+
+/* Reads that fail: figures of which a part is missing are not told. */
+struct counted_reads {
+	struct space *space;
+	uint32_t failed;
+};
+
+static bool counted_read(void *context, uint64_t address, void *out, size_t bytes)
+{
+	struct counted_reads *reads = context;
+	bool got = !space_read(reads->space, address, out, bytes);
+
+	reads->failed += !got;
+	return got;
+}
+
+static void figures_add(struct collections *out, const struct collector_figures *figures)
+{
+	for (unsigned int i = 0; i < COLLECTOR_GENERATIONS; i++) {
+		const struct collector_generation *from = &figures->generations[i];
+
+		out->sums[COLLECTIONS_DONE][i] += from->collections;
+		out->sums[COLLECTIONS_FREED][i] += from->collected;
+		out->sums[COLLECTIONS_UNCOLLECTABLE][i] += from->uncollectable;
+		if (isnan(from->seconds))
+			out->flags &= ~COLLECTIONS_TIMED;
+		else
+			out->sums[COLLECTIONS_NS][i] += (uint64_t)(from->seconds * 1e9);
+		/* The first interpreter comes last. */
+		out->count[i] = from->count;
+		out->threshold[i] = from->threshold;
+	}
+	out->flags |= figures->collecting ? COLLECTIONS_RUNNING : 0;
+}
+
+/* Its collectors now. False: they were not found, or not read as a whole. */
+static bool target_look(const struct target *target, struct collections *out)
+{
+	const struct python_runtime *runtime = &target->runtime;
+	struct counted_reads reads = {.space = runtime->space};
+	struct collectors collectors;
+	uint64_t interpreters;
+
+	if (space_read_u64(runtime->space,
+			   runtime->target.runtime +
+				   runtime->offsets->abi.runtime_interpreters_head,
+			   &interpreters))
+		return false;
+	struct collector_source source = collector_source_space(
+		runtime->space, runtime->offsets, runtime->target.runtime, interpreters);
+	int err = collectors_read(&collectors, &source, MOST);
+
+	source.read = counted_read;
+	source.context = &reads;
+	*out = (struct collections){.time_ns = clock_ns(CLOCK_MONOTONIC),
+				    .collectors = (uint32_t)collectors.count,
+				    .off = (uint32_t)collectors_off(&collectors),
+				    .flags = COLLECTIONS_TIMED |
+					     (collectors.cut ? COLLECTIONS_MORE : 0)};
+	for (size_t i = 0; !err && i < collectors.count; i++) {
+		struct collector_figures figures;
+
+		collector_figures_read(&collectors.entries[i], &source, &figures);
+		figures_add(out, &figures);
+	}
+	err = err ?: !collectors.count || reads.failed;
+	collectors_free(&collectors);
+	return !err;
+}
+
+/* Adds what has come since the last look; a sum that has fallen is of fewer interpreters. */
+static void entry_take(struct collections_entry *entry, const struct collections *now)
+{
+	struct collections told = *now;
+
+	for (int kind = 0; kind < COLLECTIONS_KINDS; kind++)
+		for (unsigned int i = 0; i < COLLECTOR_GENERATIONS; i++) {
+			uint64_t before = entry->read[kind][i], after = now->sums[kind][i];
+
+			told.sums[kind][i] =
+				entry->told.sums[kind][i] + (after > before ? after - before : 0);
+		}
+	memcpy(entry->read, now->sums, sizeof(entry->read));
+	entry->told = told;
+}
+
+static struct collections_entry *entry_of(struct session *session, const struct target *target)
+{
+	struct collections_entry *entry;
+
+	while (session->collections_count <= target->index) {
+		if (ARRAY_GROW(session->collections, session->collections_capacity,
+			       session->collections_count))
+			return NULL;
+		session->collections[session->collections_count++] = (struct collections_entry){0};
+	}
+	entry = &session->collections[target->index];
+	if (entry->pid != (uint32_t)target->pid)
+		*entry = (struct collections_entry){.pid = (uint32_t)target->pid};
+	return entry;
+}
+
+void collections_read(struct session *session)
+{
+	uint64_t now_ns = clock_ns(CLOCK_MONOTONIC);
+	uint64_t every_ns = EVERY_NS * (session->count / AT_ONCE + 1);
+
+	for (size_t i = 0; i < session->count; i++) {
+		const struct target *target = session->targets[i];
+		struct collections_entry *entry;
+		struct collections now;
+
+		if (!target->begun || target->ended || target->gone ||
+		    !target->runtime.version_hex || !target->runtime.space)
+			continue;
+		entry = entry_of(session, target);
+		if (entry && (!entry->told.time_ns || entry->told.time_ns + every_ns <= now_ns) &&
+		    target_look(target, &now))
+			entry_take(entry, &now);
+	}
+}
+
+const struct collections *collections_of(const struct session *session, size_t process,
+					 uint32_t pid)
+{
+	const struct collections_entry *entry =
+		process < session->collections_count ? &session->collections[process] : NULL;
+
+	return entry && entry->pid == pid && entry->told.time_ns ? &entry->told : NULL;
+}
+
+void collections_free(struct session *session)
+{
+	free(session->collections);
+}
