@@ -455,9 +455,9 @@ int cli_ctl(int argc, char **argv)
 		.options = options,
 		.parser = parse,
 		.children = children,
-		.args_doc =
-			"PID status\nPID snapshot [--all] [--ages] FILE\nPID blocks FILE\n"
-			"PID clear\nPID reset-peak\nPID lookup ADDR...\nPID watch [--ages]\nPID stop",
+		.args_doc = "PID status\nPID snapshot [--all] [--ages] FILE\nPID blocks FILE\n"
+			    "PID clear\nPID reset-peak\nPID lookup ADDR...\nPID watch [--ages]\n"
+			    "PID stop",
 		.doc = "Talks to the session that traces a process.\v"
 		       "status: what is traced, and how much. snapshot: writes the present state "
 		       "to FILE (pprof; - is stdout). blocks: writes which line allocated each "

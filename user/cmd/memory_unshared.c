@@ -324,7 +324,9 @@ int memory_unshared_print(pid_t pid, const struct report_choice *choice)
 	if (!err && (!source.info.forked || source.info.ppid <= 1))
 		err = error_set(-ENOTSUP, "it shares the memory of no process that runs: the one "
 					  "that forked it has ended, or it has exec'd since");
-	err = err ?: space_open(&parent, source.info.ppid) ?: lines_open(&answer.lines, &source.info);
+	err = err
+		      ?: space_open(&parent, source.info.ppid)
+		      ?: lines_open(&answer.lines, &source.info);
 	err = err ?: privileges_drop(0, 0) ?: calls_limit(0);
 	if (!err) {
 		err = heap_source_read(&source, 0, &heap);

@@ -45,9 +45,9 @@ struct ages {
 /* Is not every age wanted? */
 bool ages_any(const struct ages *ages);
 /*
- * Is an age (snapshot_trace.age) wanted? moment_ns: when blocks had it, CLOCK_REALTIME. Blocks older
- * than the trace are older than all others: they are wanted unless most_ns or from_realtime_ns is
- * given. AGE_UNKNOWN is not wanted.
+ * Is an age (snapshot_trace.age) wanted? moment_ns: when blocks had it, CLOCK_REALTIME. Blocks
+ * older than the trace are older than all others: they are wanted unless most_ns or
+ * from_realtime_ns is given. AGE_UNKNOWN is not wanted.
  */
 bool ages_want(const struct ages *ages, uint32_t age, uint64_t moment_ns);
 /*

@@ -73,8 +73,12 @@ def test_ages(start, trace, ctl, run_tracer, python, tmp_path):
     line = "%s:%d" % (program(NAME), marked_line(NAME, "BIG"))
     (row,) = [row for row in aged["statistics"] if row["line"] == line]
     # A kernel's tick, and what the files round.
-    assert taken - filled - 0.1 <= row["age_oldest"] + 0.1 and row["age_oldest"] <= taken - began + 0.1
-    assert counts(ask(run_tracer, "--by", "line", "--born", "2001-01-01T00:00..", *kept)) == counts(aged)
+    assert (
+        taken - filled - 0.1 <= row["age_oldest"] + 0.1 and row["age_oldest"] <= taken - began + 0.1
+    )
+    assert counts(ask(run_tracer, "--by", "line", "--born", "2001-01-01T00:00..", *kept)) == counts(
+        aged
+    )
     none = ask(run_tracer, "--by", "line", "--born", "..2001-01-02T00:00", *kept)
     assert counts(none) == {mark: 0 for mark in FILLED}
     for key in ("type", "module", "path", "root", "size"):
@@ -129,4 +133,6 @@ def test_refused(start, run_tracer, any_python, tmp_path):
         done = run_tracer("heap", *words, *older, "-p", target.pid)
         assert "age" in error_line(done, 2), words
     error_line(run_tracer("heap", *older, blocks), 2)
-    error_line(run_tracer("heap", "--older-than", "2h", "--younger-than", "1h", "-p", target.pid), 2)
+    error_line(
+        run_tracer("heap", "--older-than", "2h", "--younger-than", "1h", "-p", target.pid), 2
+    )

@@ -150,7 +150,7 @@ struct watch_total {
 	size_t pythons;   /* processes that run Python */
 };
 struct watch_total watch_model_total(const struct watch_model *model);
-/* What the collectors of all processes have done; rates are of the last 10 s, below 0: not known. */
+/* What the collectors of all processes have done; rates: of the last 10 s, below 0: not known. */
 struct watch_collectors {
 	size_t processes;              /* in which they were found; of these: */
 	size_t off, running;           /* with one that is off; with one that runs now */

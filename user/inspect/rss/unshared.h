@@ -47,7 +47,8 @@ typedef int (*unshared_object_fn)(void *context, uint32_t object, uint64_t bytes
 
 /*
  * Compares the image of the graph, of the process that was forked, with the memory of its parent.
- * visit: NULL: nobody is told of objects. 0; what it returns; -ESRCH: one of the two has ended; -ENOMEM; -errno. The caller frees it with unshared_free().
+ * visit NULL: nobody is told of objects. 0; what it returns; -ESRCH: one of the two has ended;
+ * -ENOMEM; -errno. The caller frees it with unshared_free().
  */
 int unshared_read(struct unshared *out, const struct graph *graph, struct space *parent,
 		  unshared_object_fn visit, void *context);

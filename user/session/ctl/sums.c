@@ -162,10 +162,9 @@ static int ages_add(const struct trace *trace, size_t index, const struct ages *
 		    struct sums_process *process, struct buffer *out)
 {
 	struct owner_entries entries = {.process = process, .out = out};
-	int err = process->flags & SUMS_LAYER
-			  ? trace_age_sums(trace, index, process->layer, ages, age_entry_add,
-					   &entries)
-			  : -ENODATA;
+	int err = process->flags & SUMS_LAYER ? trace_age_sums(trace, index, process->layer, ages,
+							       age_entry_add, &entries)
+					      : -ENODATA;
 
 	if (!err)
 		process->flags |= SUMS_AGES;

@@ -25,12 +25,12 @@ enum collections_kind {
 struct collections {
 	uint64_t time_ns; /* when it was read, CLOCK_MONOTONIC; 0: nothing is known */
 	uint32_t flags;
-	uint32_t collectors,
-		off; /* one for each interpreter; those that do not run by themselves */
+	uint32_t collectors; /* one for each interpreter */
+	uint32_t off;        /* those that do not run by themselves */
 	/* of the first interpreter, as in struct collector_generation */
 	int32_t count[COLLECTOR_GENERATIONS], threshold[COLLECTOR_GENERATIONS];
 	uint32_t reserved;
-	/* Of all of them, since they began. They never fall: interpreters that ended stay in them. */
+	/* Of all, since they began. They never fall: interpreters that ended stay in them. */
 	uint64_t sums[COLLECTIONS_KINDS][COLLECTOR_GENERATIONS];
 };
 

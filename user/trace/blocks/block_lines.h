@@ -4,8 +4,8 @@
  * line; each NUMBER counts from 0:
  *
  *   tracer blocks 3 PID          the first line
- *   t TAKEN TRACED WHOLE         when this was so, in ms since 1970; for how many ms blocks had been
- *                                seen; 1: all that were allocated since then and live, 0: a part
+ *   t TAKEN TRACED WHOLE         when this was so, in ms since 1970; for how many ms blocks had
+ *                                been seen; 1: all that came since then and live, 0: a part
  *   l NUMBER LINE FILE           a line of a program
  *   f NUMBER L FUNCTION          a frame: a function at the line with number L
  *   s NUMBER S F                 a stack: frame F, called by stack S; S is NUMBER: by none
