@@ -57,6 +57,11 @@ class Screen:
         except AssertionError:
             raise AssertionError("%s is not on the screen:\n%s" % (pattern, self.text())) from None
 
+    def leave(self):
+        """Quits a view. What is typed before the shell has the terminal again is lost to it."""
+        self.press("q")
+        wait_until(lambda: self.text().rstrip().endswith("#"), "the shell has the terminal")
+
     def close(self):
         subprocess.run(["tmux", "-L", self.name, "kill-server"], stderr=subprocess.DEVNULL)
 
@@ -213,12 +218,12 @@ def test_ages(tracer, start, trace, screen, any_python):
             lambda: row_of(view.text(), "phases.py", "G") == (size_text(size), count),
             "all blocks have the age",
         )
-        view.press("q")
+        view.leave()
         view.run("clear")
     view.run(tracer, "ctl", target.pid, "watch", "--older-than=1h")
     text = view.wait(r"^by line, sorted by size, 0 rows of 0 B, older than 3600 s")
     assert row_of(text, "phases.py", "G") is None
-    view.press("q")
+    view.leave()
 
 
 @pytest.mark.versions("3.8", "3.11", "3.13")
@@ -257,14 +262,14 @@ def test_age_columns(tracer, start, trace, screen, python):
     view.press("Escape", "7")
     view.wait("^by thread, sorted by size")
     assert "OLDEST" not in view.text()
-    view.press("q")
+    view.leave()
     view.run(tracer, "ctl", target.pid, "watch", "--born=2001-01-01T00:00..2001-01-02T00:00")
     view.wait(r"0 rows of 0 B, born from 2001-01-01 00:00:00 to 2001-01-02 00:00:00")
-    view.press("q")
+    view.leave()
     view.run(tracer, "ctl", target.pid, "watch", "--born=2001-01-01T00:00..")
     view.wait(r", born from 2001-01-01 00:00:00")
     view.wait(line)
-    view.press("q")
+    view.leave()
 
 
 @pytest.mark.versions("3.8", "3.11", "3.13")
@@ -278,13 +283,32 @@ def test_collector(tracer, start, trace, screen, python):
     view = screen(160, 40)
     view.run(tracer, "ctl", target.pid, "watch")
     text = view.wait(r"^gc off: 0 collections/min, 0 objects freed/min")
-    assert "; so far {:,}, {:,} freed, counts ".format(done, freed) in text
-    view.press("q")
+    assert "; {:,} and {:,} so far, counts ".format(done, freed) in text
+    view.leave()
     works = start(python, "collector.py", "works", ready=False)
     trace("-p", works.pid)
     view.run(tracer, "ctl", works.pid, "watch")
     view.wait(r"^gc on(, runs now)?: [1-9]\d+ collections/min, [1-9][\d,]+ objects freed/min")
-    view.press("q")
+    view.leave()
+
+
+@pytest.mark.root_versions(since="3.15")
+def test_collector_time(tracer, start, trace, screen, root_python):
+    """The share of the time that it takes, where CPython counts that."""
+    works = start(
+        root_python.path,
+        "collector.py",
+        "works",
+        prefix=("chroot", root_python.root),
+        ready=False,
+    )
+    works.read_until("ready")
+    trace("-p", works.pid)
+    view = screen(160, 40)
+    view.run(tracer, "ctl", works.pid, "watch")
+    text = view.wait(r"^gc on.*: [1-9]\d* collections/min, .*, [\d.e-]+ % of the time; ")
+    assert float(re.search(r", ([\d.e-]+) % of the time", text)[1]) > 0
+    view.leave()
 
 
 def test_threads(tracer, start, screen, any_python):

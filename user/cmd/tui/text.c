@@ -137,7 +137,7 @@ static void collectors_print(const struct watch_model *model, const struct watch
 			COUNT_TEXT((uint64_t)(60 * of.freed_s + 0.5)));
 	if (of.share >= 0)
 		fprintf(out, ", %.2g %% of the time", 100 * of.share);
-	fprintf(out, "; so far %s, %s freed", COUNT_TEXT(of.done), COUNT_TEXT(of.freed));
+	fprintf(out, "; %s and %s so far", COUNT_TEXT(of.done), COUNT_TEXT(of.freed));
 	if (of.one)
 		thresholds_print(of.one, out);
 	if (of.more)

@@ -70,13 +70,12 @@ static void collectors_are_told(void **state)
 	collected(world, 2, 0, 0);
 	assert_header(world, "\ngc: its state was not found\nby line");
 	collected(world, 3, 1000, 0);
-	assert_header(world, "\ngc on; so far 1,021, 10,005 freed, counts 1/700 2/10 3/11\n");
+	assert_header(world, "\ngc on; 1,021 and 10,005 so far, counts 1/700 2/10 3/11\n");
 	collected(world, 5, 1004, COLLECTIONS_RUNNING);
-	assert_header(world,
-		      "\ngc on, runs now: 120 collections/min, 1,200 objects freed/min; so far "
-		      "1,025, 10,045 freed");
+	assert_header(world, "\ngc on, runs now: 120 collections/min, 1,200 objects freed/min; "
+			     "1,025 and 10,045 so far");
 	collected(world, 7, 1008, COLLECTIONS_TIMED | COLLECTIONS_MORE);
-	assert_header(world, ", 2 % of the time; so far 1,029");
+	assert_header(world, ", 2 % of the time; 1,029 and 10,085 so far");
 	assert_header(world, "3/11, not of all interpreters\n");
 }
 
