@@ -33,6 +33,7 @@ static const struct collections *session_collections(const void *context, size_t
 
 static void session_facts(void *context, struct sums_facts *out)
 {
+	uint64_t begin_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID);
 	struct session_machine machine;
 
 	session_machine(context, &machine);
@@ -44,6 +45,7 @@ static void session_facts(void *context, struct sums_facts *out)
 	collections_read(context);
 	out->collections = session_collections;
 	out->context = context;
+	out->cpu_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID) - begin_ns;
 }
 
 void live_begin(struct live *live, struct session *session, const struct live_opts *opts)

@@ -111,11 +111,17 @@ static int stack_find(struct saving *saving, uint32_t stack, uint32_t *line, uin
 		      ?: id_map_put(&saving->stack_of, stack, *number);
 }
 
+#define WHOLE 0.99 /* of the new blocks that the last heap walk has found */
+
 /* Does the table have each block that was allocated since the trace began, and lives? */
 static bool is_whole(const struct trace_process *info, const struct snapshot *now)
 {
 	const struct snapshot_meta *meta = &now->meta;
+	const struct snapshot_coverage *coverage = &meta->coverage;
 
+	if (meta->coverage_known &&
+	    (double)coverage->seen_blocks < WHOLE * (double)coverage->new_blocks)
+		return false;
 	return (info->mode == EVENT_MODE_EXACT || info->mode == EVENT_MODE_CENSUS) &&
 	       !meta->sample_bytes && !meta->self_sampled && !meta->large_skipped &&
 	       !meta->blocks_dropped && !snapshot_lost_events(now);

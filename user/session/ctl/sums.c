@@ -269,7 +269,7 @@ int sums_write(int fd, struct trace *trace, const struct request *request,
 		err = process_add(trace, i, request, facts, header.time_ns, &out);
 	}
 	header.number = trace_sums_reported(trace);
-	header.cpu_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID) - begin_ns;
+	header.cpu_ns = facts->cpu_ns + clock_ns(CLOCK_THREAD_CPUTIME_ID) - begin_ns;
 	return answer_end(fd, err, &header, sizeof(header), &out);
 }
 

@@ -105,6 +105,7 @@ struct sums_facts {
 	double cost;
 	double machine_took, machine_limit, machine_part;
 	uint64_t records;
+	uint64_t cpu_ns; /* CPU time that it took to learn this */
 	/* What the collectors of a process have done; NULL, or it returns NULL: it is not known. */
 	const struct collections *(*collections)(const void *context, size_t process, uint32_t pid);
 	const void *context;

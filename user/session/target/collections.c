@@ -15,26 +15,43 @@
 #define AT_ONCE  64u
 #define MOST     8u /* interpreters of a process */
 
-/* What was read, and what an ended interpreter leaves. */
+#define FIND_NS 10000000000ull /* then a collector's place is looked for again */
+#define WINDOW  512u           /* of a collector's state, read at once */
+
+/* What is told, what was read for that, and where. */
 struct collections_entry {
 	uint32_t pid;
 	struct collections told;
 	uint64_t read[COLLECTIONS_KINDS][COLLECTOR_GENERATIONS];
+	struct collectors collectors;
+	uint64_t interpreters, found_ns; /* the newest one by then; when these were found */
 };
 
-/* Reads that fail: figures of which a part is missing are not told. */
-struct counted_reads {
+/* Figures of which a part could not be read are not told. */
+struct state_reads {
 	struct space *space;
+	uint64_t address; /* of the window; 0: there is none */
+	uint8_t window[WINDOW];
 	uint32_t failed;
 };
 
-static bool counted_read(void *context, uint64_t address, void *out, size_t bytes)
+static bool state_read(void *context, uint64_t address, void *out, size_t bytes)
 {
-	struct counted_reads *reads = context;
-	bool got = !space_read(reads->space, address, out, bytes);
+	struct state_reads *reads = context;
+	bool got = true;
 
+	if (reads->address && address >= reads->address &&
+	    address - reads->address <= WINDOW - bytes)
+		memcpy(out, reads->window + (address - reads->address), bytes);
+	else
+		got = !space_read(reads->space, address, out, bytes);
 	reads->failed += !got;
 	return got;
+}
+
+static void window_read(struct state_reads *reads, uint64_t address)
+{
+	reads->address = space_read(reads->space, address, reads->window, WINDOW) ? 0 : address;
 }
 
 static void figures_add(struct collections *out, const struct collector_figures *figures)
@@ -54,14 +71,29 @@ static void figures_add(struct collections *out, const struct collector_figures 
 		out->threshold[i] = from->threshold;
 	}
 	out->flags |= figures->collecting ? COLLECTIONS_RUNNING : 0;
+	out->off += !figures->enabled || figures->generations[0].threshold <= 0;
+}
+
+/* Only interpreters that come, and none that goes, change which the newest is. 0, -ENOMEM. */
+static int collectors_find(struct collections_entry *entry, const struct collector_source *source,
+			   uint64_t now_ns)
+{
+	if (entry->collectors.count == 1 && entry->interpreters == source->interpreters &&
+	    now_ns - entry->found_ns < FIND_NS)
+		return 0;
+	collectors_free(&entry->collectors);
+	entry->interpreters = source->interpreters;
+	entry->found_ns = now_ns;
+	return collectors_read(&entry->collectors, source, MOST);
 }
 
 /* Its collectors now. False: they were not found, or not read as a whole. */
-static bool target_look(const struct target *target, struct collections *out)
+static bool target_look(const struct target *target, struct collections_entry *entry,
+			uint64_t now_ns, struct collections *out)
 {
 	const struct python_runtime *runtime = &target->runtime;
-	struct counted_reads reads = {.space = runtime->space};
-	struct collectors collectors;
+	const struct collectors *collectors = &entry->collectors;
+	struct state_reads reads = {.space = runtime->space};
 	uint64_t interpreters;
 
 	if (space_read_u64(runtime->space,
@@ -71,24 +103,22 @@ static bool target_look(const struct target *target, struct collections *out)
 		return false;
 	struct collector_source source = collector_source_space(
 		runtime->space, runtime->offsets, runtime->target.runtime, interpreters);
-	int err = collectors_read(&collectors, &source, MOST);
+	int err = collectors_find(entry, &source, now_ns);
 
-	source.read = counted_read;
+	source.read = state_read;
 	source.context = &reads;
 	*out = (struct collections){.time_ns = clock_ns(CLOCK_MONOTONIC),
-				    .collectors = (uint32_t)collectors.count,
-				    .off = (uint32_t)collectors_off(&collectors),
+				    .collectors = (uint32_t)collectors->count,
 				    .flags = COLLECTIONS_TIMED |
-					     (collectors.cut ? COLLECTIONS_MORE : 0)};
-	for (size_t i = 0; !err && i < collectors.count; i++) {
+					     (collectors->cut ? COLLECTIONS_MORE : 0)};
+	for (size_t i = 0; !err && i < collectors->count; i++) {
 		struct collector_figures figures;
 
-		collector_figures_read(&collectors.entries[i], &source, &figures);
+		window_read(&reads, collectors->entries[i].state);
+		collector_figures_read(&collectors->entries[i], &source, &figures);
 		figures_add(out, &figures);
 	}
-	err = err ?: !collectors.count || reads.failed;
-	collectors_free(&collectors);
-	return !err;
+	return !err && collectors->count && !reads.failed;
 }
 
 /* Adds what has come since the last look; a sum that has fallen is of fewer interpreters. */
@@ -118,8 +148,10 @@ static struct collections_entry *entry_of(struct session *session, const struct 
 		session->collections[session->collections_count++] = (struct collections_entry){0};
 	}
 	entry = &session->collections[target->index];
-	if (entry->pid != (uint32_t)target->pid)
+	if (entry->pid != (uint32_t)target->pid) {
+		collectors_free(&entry->collectors);
 		*entry = (struct collections_entry){.pid = (uint32_t)target->pid};
+	}
 	return entry;
 }
 
@@ -138,7 +170,7 @@ void collections_read(struct session *session)
 			continue;
 		entry = entry_of(session, target);
 		if (entry && (!entry->told.time_ns || entry->told.time_ns + every_ns <= now_ns) &&
-		    target_look(target, &now))
+		    target_look(target, entry, now_ns, &now))
 			entry_take(entry, &now);
 	}
 }
@@ -154,5 +186,7 @@ const struct collections *collections_of(const struct session *session, size_t p
 
 void collections_free(struct session *session)
 {
+	for (size_t i = 0; i < session->collections_count; i++)
+		collectors_free(&session->collections[i].collectors);
 	free(session->collections);
 }
