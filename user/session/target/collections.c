@@ -12,7 +12,7 @@
 #include "util/clock.h"
 
 #define EVERY_NS 900000000ull /* a client asks once a second */
-#define AT_ONCE  64u
+#define AT_ONCE  32u
 #define MOST     8u /* interpreters of a process */
 
 #define FIND_NS 10000000000ull /* then a collector's place is looked for again */

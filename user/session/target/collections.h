@@ -43,8 +43,8 @@ static inline uint64_t collections_sum(const struct collections *collections,
 }
 
 /*
- * Reads those of the running targets that were not read within the last second; of more than 64
- * targets, within as many seconds as there are 64s: so that it is read often enough for a view, and
+ * Reads those of the running targets that were not read within the last second; of more than 32
+ * targets, within as many seconds as there are 32s: so that it is read often enough for a view, and
  * what that takes is bounded.
  */
 void collections_read(struct session *session);
