@@ -291,7 +291,7 @@ static __always_inline void loop_run(const __u32 limit, long (*step)(__u32 turn,
 /* 1: the hits of each target's probes are counted now (abi_target.hits). */
 __u32 counting;
 
-/* What is told with each process's blocks, and the functions of ABI_LABEL_LOCAL. */
+/* What is told with each process's blocks, and where functions and types have what is read. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 16384);
@@ -305,14 +305,16 @@ struct {
 	__uint(max_entries, 65536);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, struct abi_label_key);
-	__type(value, struct abi_label_code);
-} label_codes SEC(".maps");
+	__type(value, struct abi_label_slot);
+} label_slots SEC(".maps");
 
-static __always_inline struct abi_label_code *label_code_find(__u32 codes_of, __u64 code)
+/* step: as in struct abi_label_key. */
+static __always_inline struct abi_label_slot *label_slot_find(__u32 slots_of, __u64 object,
+							      __u32 step)
 {
-	struct abi_label_key key = {.code = code, .tgid = codes_of};
+	struct abi_label_key key = {.object = object, .tgid = slots_of, .step = step};
 
-	return bpf_map_lookup_elem(&label_codes, &key);
+	return bpf_map_lookup_elem(&label_slots, &key);
 }
 
 /* Incremented after every change of `targets`, by BPF or by user space. */

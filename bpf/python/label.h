@@ -15,9 +15,16 @@
 #define KEYS_LIMIT    256          /* looked at in a table of keys */
 #define TYPE_MANAGED  (1ull << 4)  /* Py_TPFLAGS_MANAGED_DICT */
 #define TYPE_INLINE   (1ull << 2)  /* Py_TPFLAGS_INLINE_VALUES */
-#define TYPE_DICT     (1ull << 29) /* Py_TPFLAGS_DICT_SUBCLASS */
-#define GENERAL_ENTRY 24           /* {hash, key, value} */
-#define TEXT_ENTRY    16           /* {key, value} */
+#define TYPE_INT      (1ull << 24) /* Py_TPFLAGS_LONG_SUBCLASS, and so on */
+#define TYPE_LIST     (1ull << 25)
+#define TYPE_TUPLE    (1ull << 26)
+#define TYPE_BYTES    (1ull << 27)
+#define TYPE_STR      (1ull << 28)
+#define TYPE_DICT     (1ull << 29)
+#define TYPE_BASES    16 /* looked at for a slot */
+#define META_BASES    4  /* looked at for an enum's metaclass */
+#define GENERAL_ENTRY 24 /* {hash, key, value} */
+#define TEXT_ENTRY    16 /* {key, value} */
 
 /* PyContext, PyHamtObject and nodes of its tree: the same in 3.8 to 3.15 (Python/hamt.c). */
 #define CONTEXT_VARS 24
@@ -27,17 +34,27 @@
 #define NODE_ITEMS   32 /* of a bitmap and of a list: {key or NULL, value or node} */
 #define NODE_NODES   16 /* of an array of 32 nodes */
 
+/* Names of types, the first eight bytes: "EnumMeta" (up to 3.10), "EnumType", "UUID" and its end. */
+#define NAME_ENUM_META 0x6174654d6d756e45ull
+#define NAME_ENUM_TYPE 0x657079546d756e45ull
+#define NAME_UUID      0x44495555ull
+#define NAME_UUID_MASK 0xffffffffffull
+
 /* Letters 5 to 8 of "hamt_bitmap_node", "hamt_array_node", "hamt_collision_node". */
 #define NODE_IS_BITMAP 0x6d746962u
 #define NODE_IS_ARRAY  0x61727261u
 #define NODE_IS_LIST   0x6c6c6f63u
 
+/* Eight bytes of a type's name. */
+static __always_inline __u64 type_name(const struct abi_offsets *offsets, __u64 type, __u32 from)
+{
+	/* tp_name follows the type's own header */
+	return user_u64_called(user_u64_called(type + offsets->object_type + 16) + from);
+}
+
 static __always_inline __u32 node_kind(const struct abi_offsets *offsets, __u64 node)
 {
-	__u64 type = user_u64_called(node + offsets->object_type);
-
-	/* tp_name follows the type's own header */
-	return user_u64_called(user_u64_called(type + offsets->object_type + 16) + 5);
+	return type_name(offsets, user_u64_called(node + offsets->object_type), 5);
 }
 
 /*
@@ -48,6 +65,7 @@ struct label_search {
 	__u64 variable, node, value; /* of the tree */
 	__u64 entries, name;         /* of the table of keys: the first entry's key */
 	__u64 dict, values, keys;    /* of the instance */
+	__u64 type, slot;            /* a type that may have a slot, and its offset */
 	__u32 hash, entry_bytes, count, found;
 };
 
@@ -58,9 +76,15 @@ static __always_inline struct label_search *search_of(struct thread_state *threa
 	return (void *)thread->code;
 }
 
-/* The context of a loop: it has to be on the stack. */
+/* Contexts of loops: they have to be on the stack. */
 struct label_loop {
 	struct thread_state *thread;
+};
+
+struct slot_loop {
+	struct thread_state *thread;
+	struct abi_label *label;
+	__u32 step;
 };
 
 /* A node that is a bitmap. */
@@ -143,7 +167,7 @@ __noinline __u64 context_value(struct thread_state *thread, struct abi_label *la
 /* The variable's value in the nearest frame of the function; 0: there is none. */
 __noinline __u64 local_value(struct thread_state *thread, struct abi_label *label)
 {
-	struct abi_label_code *code;
+	struct abi_label_slot *code;
 	__u64 frame, value;
 
 	if (!thread || !label || !thread->block.tstate || !thread->label_frame)
@@ -152,7 +176,7 @@ __noinline __u64 local_value(struct thread_state *thread, struct abi_label *labe
 	value = user_u64_called(frame + thread->target.offsets.frame_code);
 	if (thread->target.offsets.frame_code_tagged)
 		value &= ~7ull;
-	code = label_code_find(label->codes_of, value);
+	code = label_slot_find(label->slots_of, value, 0);
 	if (!code)
 		return 0;
 	value = user_u64_called(frame + label->frame_locals + 8ull * code->slot);
@@ -171,7 +195,7 @@ static __noinline long keys_step(__u32 turn, void *context)
 	if (turn >= search->count)
 		return 1;
 	search->found = turn;
-	if (user_u64_called(search->entries + (__u64)turn * search->entry_bytes) == search->name)
+	if (user_u64(search->entries + (__u64)turn * search->entry_bytes) == search->name)
 		return 1;
 	search->found = KEYS_LIMIT;
 	return 0;
@@ -185,8 +209,8 @@ __noinline int keys_place(struct label_search *search, struct abi_label *label)
 	if (!search || !label)
 		return 0;
 	keys = search->keys;
-	size = user_u64_called(keys + label->keys_size);
-	search->count = user_u64_called(keys + label->keys_count);
+	size = user_u64(keys + label->keys_size);
+	search->count = user_u64(keys + label->keys_count);
 	search->entry_bytes = GENERAL_ENTRY;
 	search->entries = keys + label->keys_indices;
 	if (label->keys_kind == ABI_NONE) {
@@ -194,9 +218,9 @@ __noinline int keys_place(struct label_search *search, struct abi_label *label)
 		search->entries += size + 8;
 		return 0;
 	}
-	size = user_u64_called(keys + label->keys_index_log2) & 63;
+	size = user_u64(keys + label->keys_index_log2) & 63;
 	search->entries += 1ull << size;
-	if (user_u64_called(keys + label->keys_kind) & 0xff)
+	if (user_u64(keys + label->keys_kind) & 0xff)
 		search->entry_bytes = TEXT_ENTRY;
 	else
 		search->entries += 8;
@@ -210,7 +234,7 @@ __noinline __u32 key_find(struct thread_state *thread, struct abi_label *label, 
 	struct label_search *search;
 	__u32 at;
 
-	if (!thread || !label || step >= ABI_LABEL_STEPS)
+	if (!thread || !label || step >= ABI_LABEL_NAMES)
 		return KEYS_LIMIT;
 	search = search_of(thread);
 	keys_place(search, label);
@@ -236,10 +260,25 @@ __noinline int inline_find(struct thread_state *thread, __u64 object, __u64 type
 	if (!thread)
 		return 0;
 	/* tp_basicsize comes after the type's own header and its name */
-	values = object + user_u64_called(type + thread->target.offsets.object_type + 24);
-	if (flags & TYPE_INLINE && (user_u64_called(values) >> 24 & 0xff) == 1)
+	values = object + user_u64(type + thread->target.offsets.object_type + 24);
+	if (flags & TYPE_INLINE && (user_u64(values) >> 24 & 0xff) == 1)
 		search_of(thread)->values = values;
 	return 0;
+}
+
+/* A dict that lies behind items, as of an int's subclass, where offset counts from the end. */
+__noinline __u64 dict_offset(struct thread_state *thread, __u64 object, __u64 type, __u64 offset)
+{
+	__u64 at, count;
+
+	if (!thread)
+		return 0;
+	at = thread->target.offsets.object_type;
+	count = user_pointer(object + at + 8); /* ob_size, of an int with its sign */
+	if ((__s64)count < 0)
+		count = -count;
+	at += type + 24; /* tp_basicsize, tp_itemsize */
+	return ((user_u64(at) + count * user_u64(at + 8) + 7) & ~7ull) + offset;
 }
 
 /* Where an object has its attributes, or a dict its items: dict, values and keys. */
@@ -258,6 +297,8 @@ __noinline int instance_find(struct thread_state *thread, struct abi_label *labe
 		search->dict = object;
 	} else if (label->instance == ABI_INSTANCE_DICT || !(flags & TYPE_MANAGED)) {
 		word = user_u64_called(type + label->type_dictoffset);
+		if ((__s64)word < 0)
+			word = dict_offset(thread, object, type, word);
 		if ((__s64)word > 0)
 			search->dict = user_u64_called(object + word);
 	} else if (label->instance == ABI_INSTANCE_VALUES) {
@@ -281,14 +322,64 @@ __noinline int instance_find(struct thread_state *thread, struct abi_label *labe
 	return 0;
 }
 
-/* The object's attribute, or a dict's item, of that step's name; 0: it has none. */
-__noinline __u64 attribute_value(struct thread_state *thread, struct abi_label *label, __u32 step,
-				 __u64 object)
+/* Does the type have a slot of the step's name? 0: its base may. */
+static __noinline long slot_step(__u32 turn UNUSED, void *context)
+{
+	struct slot_loop *loop = context;
+	struct label_search *search = search_of(loop->thread);
+	struct abi_label_slot *found;
+
+	found = label_slot_find(loop->label->slots_of, search->type, loop->step + 1);
+	if (found && found->mark == user_u64_called(search->type + loop->label->type_dict)) {
+		search->slot = found->slot;
+		return 1;
+	}
+	search->type = user_u64_called(search->type + loop->label->type_base);
+	return !search->type;
+}
+
+/* Where the object has the step's slot; 0: its type has none. */
+__noinline __u64 slot_find(struct thread_state *thread, struct abi_label *label, __u32 step,
+			   __u64 object)
+{
+	struct slot_loop loop = {.thread = thread, .label = label, .step = step};
+	struct label_search *search;
+
+	if (!thread || !label)
+		return 0;
+	search = search_of(thread);
+	search->type = user_u64_called(object + thread->target.offsets.object_type);
+	search->slot = 0;
+	loop_run(TYPE_BASES, slot_step, &loop);
+	return search->slot ? object + search->slot : 0;
+}
+
+/* An item of a tuple or a list; 0: it has none at that position, or is neither. */
+__noinline __u64 item_value(struct thread_state *thread, struct abi_label *label, __u64 position,
+			    __u64 object)
+{
+	__u64 at, flags;
+
+	if (!thread || !label)
+		return 0;
+	at = object + thread->target.offsets.object_type;
+	flags = user_u64_called(user_u64_called(at) + label->type_flags);
+	/* ob_size follows the header */
+	if (!(flags & (TYPE_TUPLE | TYPE_LIST)) || position >= user_u64_called(at + 8))
+		return 0;
+	at = flags & TYPE_TUPLE ? object + label->tuple_items
+				: user_u64_called(object + label->list_items);
+	return user_u64_called(at + 8 * position);
+}
+
+/* What the instance's dict, or a dict, has of that step's name; 0: nothing. */
+__noinline __u64 named_value(struct thread_state *thread, struct abi_label *label, __u32 step,
+			     __u64 object)
 {
 	struct label_search *search;
 	__u64 at;
 
-	if (!thread || !label || step >= ABI_LABEL_STEPS || !label->names[step])
+	if (!thread || !label || step >= ABI_LABEL_NAMES || !label->names[step])
 		return 0;
 	search = search_of(thread);
 	instance_find(thread, label, object);
@@ -305,83 +396,198 @@ __noinline __u64 attribute_value(struct thread_state *thread, struct abi_label *
 	return user_u64_called(search->values + at);
 }
 
-/* An int of at most two digits: its value in thread->task. 0: it has more. */
-static __always_inline int integer_read(struct thread_state *thread, const struct abi_label *label,
-					__u64 object)
+/*
+ * The object's attribute, a dict's item of that step's name, or the item at its position; 0: it has
+ * none.
+ */
+__noinline __u64 attribute_value(struct thread_state *thread, struct abi_label *label, __u32 step,
+				 __u64 object)
 {
-	__u64 at = object + thread->target.offsets.object_type + 8,
-	      digits = user_u64_called(at + 8);
-	__u64 size = user_u64_called(at), count;
-	int is_negative;
+	__u64 at;
 
-	if (label->long_tagged) {
-		is_negative = (size & 3) == 2;
-		count = (size & 3) == 1 ? 0 : size >> LONG_DIGITS;
-	} else {
-		is_negative = (__s64)size < 0;
-		count = is_negative ? -size : size;
-	}
-	if (count > 2)
+	if (!thread || !label || step >= ABI_LABEL_NAMES)
 		return 0;
-	if (!count)
-		digits = 0;
-	else
-		digits = (__u32)digits | (count == 2 ? digits >> 32 << DIGIT_BITS : 0);
-	thread->task.number = is_negative ? -digits : digits;
-	thread->task.how = EVENT_TASK_INT;
-	return 1;
+	if (label->positions >> step & 1)
+		return item_value(thread, label, label->names[step], object);
+	at = label->slots >> step & 1 ? slot_find(thread, label, step, object) : 0;
+	return at ? user_u64_called(at) : named_value(thread, label, step, object);
+}
+
+/* Is the object a member of an enum? Its class's class is EnumType, or derived from it. */
+__noinline int is_member(struct thread_state *thread, struct abi_label *label, __u64 object)
+{
+	const struct abi_offsets *offsets;
+	__u64 meta, name;
+	__u32 i;
+
+	if (!thread || !label)
+		return 0;
+	offsets = &thread->target.offsets;
+	meta = user_u64_called(object + offsets->object_type);
+	meta = user_u64_called(meta + offsets->object_type);
+	for (i = 0; i < META_BASES && meta; i++) {
+		name = type_name(offsets, meta, 0);
+		if (name == NAME_ENUM_META || name == NAME_ENUM_TYPE)
+			return 1;
+		meta = user_u64_called(meta + label->type_base);
+	}
+	return 0;
 }
 
 /*
- * Reads the value into thread->task, and its text into thread->content. Returns an id of it, which
- * is not 0.
+ * An int of at most 128 bits: fills thread->task, and the upper half of a wide one in
+ * thread->content. Returns that half.
+ */
+__noinline __u64 integer_read(struct thread_state *thread, struct abi_label *label, __u64 object)
+{
+	__u64 at, size, count, low, high, last;
+	int is_negative;
+
+	if (!thread || !label)
+		return 0;
+	at = object + thread->target.offsets.object_type + 8;
+	size = user_pointer(at); /* ob_size of -1 is no error */
+	is_negative = label->long_tagged ? (size & 3) == 2 : (__s64)size < 0;
+	count = label->long_tagged ? ((size & 3) == 1 ? 0 : size >> LONG_DIGITS)
+				   : (is_negative ? -size : size);
+	low = count ? user_u64_called(at + 8) : 0;
+	if (count == 1)
+		low = (__u32)low;
+	high = count > 2 ? user_u64_called(at + 16) : 0;
+	if (count == 3)
+		high = (__u32)high;
+	last = count > 4 ? (__u32)user_u64_called(at + 24) : 0;
+	low = (__u32)low | low >> 32 << DIGIT_BITS | high << 2 * DIGIT_BITS;
+	high = (__u32)high >> 4 | high >> 32 << 26 | last << 56;
+	thread->task.how = count > 5 || last >> 8 ? EVENT_TASK_UNKNOWN : EVENT_TASK_WIDE;
+	thread->task.kind = label->hex_digits;
+	thread->task.number = low;
+	thread->task.bytes = is_negative;
+	thread->content[0] = high;
+	if (high || low >> 63)
+		return high;
+	if (thread->task.how == EVENT_TASK_WIDE)
+		thread->task.how = EVENT_TASK_INT;
+	thread->task.bytes = 0;
+	if (is_negative)
+		thread->task.number = -low;
+	return 0;
+}
+
+/* A uuid.UUID has its int behind its header. 0: it is none. */
+__noinline __u64 uuid_number(struct thread_state *thread, struct abi_label *label, __u64 object)
+{
+	const struct abi_offsets *offsets;
+	__u64 type, number;
+
+	if (!thread || !label)
+		return 0;
+	offsets = &thread->target.offsets;
+	type = user_u64_called(object + offsets->object_type);
+	if ((type_name(offsets, type, 0) & NAME_UUID_MASK) != NAME_UUID)
+		return 0;
+	number = user_u64_called(object + offsets->object_type + 8);
+	type = user_u64_called(number + offsets->object_type);
+	/* else another class of that name */
+	return user_u64_called(type + label->type_flags) & TYPE_INT ? number : 0;
+}
+
+/*
+ * The text of a str or a bytes object, as text_find(). An instance of a subclass of str has it
+ * somewhere else.
+ */
+__noinline __u64 content_find(struct thread_state *thread, struct abi_label *label, __u64 object,
+			      __u64 flags)
+{
+	const struct abi_offsets *offsets;
+	__u64 *data;
+	__u64 bytes;
+	__u32 state;
+
+	if (!thread || !label)
+		return 0;
+	offsets = &thread->target.offsets;
+	data = &search_of(thread)->value;
+	if (flags & TYPE_BYTES) {
+		*data = object + label->bytes_data;
+		thread->task.kind = 1;
+		return user_u64_called(object + offsets->bytes_size);
+	}
+	bytes = text_find(offsets, object, data, &thread->task.kind);
+	if (*data)
+		return bytes;
+	state = user_u64_called(object + offsets->unicode_state) >>
+		(offsets->unicode_kind_shift & 31);
+	bytes = user_u64_called(object + offsets->unicode_length);
+	if (state >> 3 & 1 || bytes > CONTENT_MAX)
+		return 0;
+	state &= 7;
+	if (state != 1 && state != 2 && state != 4)
+		return 0;
+	thread->task.kind = state;
+	*data = user_u64_called(object + offsets->unicode_compact);
+	return bytes * state;
+}
+
+/* A UUID's int has been read. */
+static __always_inline void uuid_take(struct task_name *task, __u64 type)
+{
+	if (task->how == EVENT_TASK_INT ? (__s64)task->number >= 0
+					: task->how == EVENT_TASK_WIDE && !task->bytes)
+		task->how = EVENT_TASK_UUID;
+	else
+		*task = (struct task_name){.number = type, .how = EVENT_TASK_OTHER};
+}
+
+/*
+ * Reads the value into thread->task, and what of it is no word into thread->content. Returns an id
+ * of it, which is not 0.
  */
 __noinline __u64 label_value_read(struct thread_state *thread, struct abi_label *label,
 				  __u64 object)
 {
-	const struct abi_target *target;
-	__u64 type, data = 0, bytes = 0, id = 0;
+	__u64 type, flags, bytes, id = 0;
 	struct task_name *task;
 
 	if (!thread || !label)
 		return 1;
-	target = &thread->target;
 	task = &thread->task;
-	type = user_u64_called(object + target->offsets.object_type);
+	type = user_u64_called(object + thread->target.offsets.object_type);
+	flags = user_u64_called(type + label->type_flags);
 	*task = (struct task_name){.number = type, .how = EVENT_TASK_OTHER};
-	if (type && type == target->unicode_type) {
-		bytes = text_find(&target->offsets, object, &data, &task->kind);
-		task->how = EVENT_TASK_UNKNOWN;
-		if (data)
-			task->how = EVENT_TASK_NAMED;
-	} else if (type && type == label->bytes_type) {
-		bytes = user_u64_called(object + target->offsets.bytes_size);
-		data = object + label->bytes_data;
-		task->kind = 1;
-		task->how = EVENT_TASK_RAW;
-	} else if (type && type == target->long_type) {
-		if (!integer_read(thread, label, object))
-			task->how = EVENT_TASK_UNKNOWN;
-	} else if (type && type == label->bool_type) {
-		integer_read(thread, label, object);
-		task->how = EVENT_TASK_BOOL;
-	} else if (object == label->none) {
-		task->number = 2;
-		task->how = EVENT_TASK_BOOL;
-	}
-	if (data) {
+	if (flags & (TYPE_STR | TYPE_BYTES)) {
+		bytes = content_find(thread, label, object, flags);
+		task->number = 0;
 		task->bytes = bytes > CONTENT_MAX ? CONTENT_MAX : bytes;
-		id = content_hash(thread, data,
+		id = content_hash(thread, search_of(thread)->value,
 				  bytes < EVENT_TASK_BYTES ? bytes : EVENT_TASK_BYTES);
-		if (!id)
-			task->how = EVENT_TASK_UNKNOWN;
+		task->how = !id                  ? EVENT_TASK_UNKNOWN
+			    : flags & TYPE_BYTES ? EVENT_TASK_RAW
+						 : EVENT_TASK_NAMED;
+	} else if (flags & TYPE_INT) {
+		id = integer_read(thread, label, object);
+		if (type == label->bool_type)
+			task->how = EVENT_TASK_BOOL;
+	} else if (object == label->none || object == label->ellipsis) {
+		task->number = object == label->none ? 2 : 3;
+		task->how = EVENT_TASK_BOOL;
+	} else {
+		object = uuid_number(thread, label, object);
+		if (object)
+			id = integer_read(thread, label, object);
+		if (object)
+			uuid_take(task, type);
 	}
-	id = hash_word(hash_word(hash_start(task->how), id ? id : task->number), task->bytes);
+	id = hash_word(hash_word(hash_word(hash_start(task->how), id), task->number), task->bytes);
 	return id ? id : 1;
 }
 
-/* Another value than at the record before, or perhaps. Returns as label_note(). */
-__noinline int label_change(struct thread_state *thread, struct abi_label *label, __u64 object)
+/*
+ * Another value than at the record before, or perhaps; object is where it was found. Returns as
+ * label_note().
+ */
+__noinline int label_change(struct thread_state *thread, struct abi_label *label, __u64 object,
+			    __u64 value)
 {
 	__u64 id = 0;
 
@@ -389,7 +595,7 @@ __noinline int label_change(struct thread_state *thread, struct abi_label *label
 		return 0;
 	thread->task_address = UNREADABLE;
 	if (object)
-		id = label_value_read(thread, label, object);
+		id = label_value_read(thread, label, value);
 	else
 		thread->task = (struct task_name){.how = EVENT_TASK_NONE};
 	if (id != thread->task_id && task_output(thread))
@@ -409,7 +615,7 @@ __noinline int label_change(struct thread_state *thread, struct abi_label *label
 __noinline int label_note(struct thread_state *thread)
 {
 	struct abi_label *label;
-	__u64 object;
+	__u64 object, value;
 	__u32 tgid, i, stays;
 
 	if (!thread)
@@ -430,5 +636,8 @@ __noinline int label_note(struct thread_state *thread)
 		object = attribute_value(thread, label, i, object);
 	if (stays && object == thread->task_address)
 		return 0;
-	return label_change(thread, label, object);
+	value = 0;
+	if (object && label->names[ABI_LABEL_STEPS] && is_member(thread, label, object))
+		value = named_value(thread, label, ABI_LABEL_STEPS, object);
+	return label_change(thread, label, object, value ? value : object);
 }

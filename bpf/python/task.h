@@ -78,6 +78,8 @@ __noinline int task_output(struct thread_state *thread)
 	__builtin_memset(record->name, 0, sizeof(record->name));
 	if (record->how == EVENT_TASK_NAMED || record->how == EVENT_TASK_RAW)
 		__builtin_memcpy(record->name, thread->content, sizeof(record->name));
+	else if (record->how == EVENT_TASK_WIDE || record->how == EVENT_TASK_UUID)
+		__builtin_memcpy(record->name, thread->content, sizeof(__u64));
 	bpf_ringbuf_submit(record, RING_FLAGS);
 	return 0;
 }

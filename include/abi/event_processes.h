@@ -72,6 +72,8 @@ enum event_mode {
 /* Its pools are pieces of mimalloc's pages: a build without the GIL. */
 #define EVENT_MODE_MIMALLOC 0x80000u
 #define EVENT_MODE_PAGES    0x100000u /* its page faults are traced, and nothing else */
+/* With EVENT_MODE_TASKS: names and values are EVENT_TASK_HASHED. */
+#define EVENT_MODE_LABELS_HASHED 0x800000u
 
 #define EVENT_SERVICE_TEXT 128
 #define EVENT_BOOT_TEXT    40
@@ -148,9 +150,14 @@ enum event_task_name {
 	EVENT_TASK_NAMED = 3,
 	/* values of variables (abi/label.h) */
 	EVENT_TASK_INT = 4,   /* number is signed */
-	EVENT_TASK_BOOL = 5,  /* number: 0, 1; 2: None */
+	EVENT_TASK_BOOL = 5,  /* number: 0, 1; 2: None; 3: Ellipsis */
 	EVENT_TASK_RAW = 6,   /* a bytes object */
 	EVENT_TASK_OTHER = 7, /* of a type that is not read; number: the type's address */
+	/* an int of at most 128 bits: number is the lower half of it without its sign, name begins
+	   with the other one, bytes is 1 if it is negative */
+	EVENT_TASK_WIDE = 8,
+	EVENT_TASK_UUID = 9,    /* the same of a uuid.UUID */
+	EVENT_TASK_HASHED = 10, /* number stands for a value (--labels-hash) */
 };
 
 /*
@@ -163,7 +170,8 @@ struct event_task {
 	__u64 number;
 	__u32 bytes; /* of the whole name; more than EVENT_TASK_BYTES: name is the beginning */
 	__u16 how;   /* enum event_task_name */
-	__u16 kind;  /* of the text in name, as in struct event_code */
+	/* of the text in name, as in struct event_code; of an int: hex digits at least; 0: decimal */
+	__u16 kind;
 	__u8 name[EVENT_TASK_BYTES];
 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
  * Whose value is told with each block of a process (EVENT_TASK): a context variable, or a local
- * variable of the nearest frame of a function, or an attribute of one of these.
+ * variable of the nearest frame of a function, or an attribute or an item of one of these.
  */
 #pragma once
 
@@ -23,6 +23,7 @@ enum abi_instance {
 };
 
 #define ABI_LABEL_STEPS 4
+#define ABI_LABEL_NAMES (ABI_LABEL_STEPS + 1) /* the last one: "_name_", of an enum's members */
 
 /* Offsets as in struct object_offsets (runtime/cpython/offsets.h); ABI_NONE: none. */
 struct abi_label {
@@ -30,33 +31,43 @@ struct abi_label {
 	__u64 variable;
 	__u32 variable_hash;
 	__u32 tstate_context; /* offset in the thread's state */
-	/* the attributes that are followed: addresses of their names, which are interned */
+	/* what is followed: addresses of names, which are interned, and of keys; or positions */
 	__u32 steps;
 	__u32 instance; /* enum abi_instance */
-	__u64 names[ABI_LABEL_STEPS];
+	__u64 names[ABI_LABEL_NAMES];
 	/* where a name was found last: table of keys, position; a guess. Written by BPF */
-	__u64 hint_keys[ABI_LABEL_STEPS];
-	__u32 hint_at[ABI_LABEL_STEPS];
-	__u64 bool_type, bytes_type, cell_type, none; /* addresses */
+	__u64 hint_keys[ABI_LABEL_NAMES];
+	__u32 hint_at[ABI_LABEL_NAMES];
+	__u8 positions;                             /* 1 << step: an item of a tuple or a list */
+	__u8 slots;                                 /* 1 << step: some types have a slot for it */
+	__u16 hex_digits;                           /* an int is told as struct event_task.kind */
+	__u64 bool_type, cell_type, none, ellipsis; /* addresses */
 	__u32 long_tagged; /* 1: a PyLongObject has lv_tag (3.12+), not ob_size */
 	__u16 type_flags, type_dictoffset, heaptype_keys;
+	__u16 type_base, type_dict, tuple_items, list_items;
 	__u16 dict_keys, dict_values, values_first;
 	__u16 keys_size, keys_index_log2, keys_kind, keys_count, keys_indices;
 	__u16 frame_locals; /* ABI_LABEL_LOCAL: the first variable of a frame */
 	__u16 cell_value;
 	__u16 bytes_data;
-	__u32 codes_of; /* tgid in abi_label_key: of the process, or of one that forked it */
+	__u32 slots_of; /* tgid in abi_label_key: of the process, or of one that forked it */
+	__u32 reserved;
 };
 
-/* ABI_LABEL_LOCAL: the code objects of the function, by process and address. */
+/*
+ * By process and address: the code objects of ABI_LABEL_LOCAL's function, and the types that have a
+ * slot (__slots__) of a step's name.
+ */
 struct abi_label_key {
-	__u64 code;
-	__u32 tgid, reserved;
+	__u64 object;
+	__u32 tgid;
+	__u32 step; /* 0: a code object; else the step and 1 */
 };
 
-struct abi_label_code {
-	__u64 mark; /* the word at abi_offsets.code_mark: another one is another code object */
-	__u64 slot; /* of the variable in a frame */
+struct abi_label_slot {
+	/* the word at abi_offsets.code_mark, or at type_dict: another one is another object */
+	__u64 mark;
+	__u64 slot; /* of the variable in a frame; offset in an instance */
 };
 
-_Static_assert(sizeof(struct abi_label) == 176, "label");
+_Static_assert(sizeof(struct abi_label) == 208, "label");

@@ -239,7 +239,9 @@ int state_threads_add(const struct process_state *process, const uint32_t *trace
  * may start one for each request.
  */
 
-#define TASK_TEXT (4 * UTF8_ENCODED(EVENT_TASK_BYTES) + 16)
+#define TASK_TEXT      (4 * UTF8_ENCODED(EVENT_TASK_BYTES) + 16)
+#define WIDE_DIGITS    40 /* of 128 bits */
+#define HEX_DIGITS_MAX 100
 
 /* A bytes object as Python writes it. */
 static size_t raw_text(char *text, const uint8_t *raw, uint32_t bytes, bool is_cut)
@@ -254,14 +256,48 @@ static size_t raw_text(char *text, const uint8_t *raw, uint32_t bytes, bool is_c
 	return size + (size_t)sprintf(text + size, "'%s", is_cut ? "…" : "");
 }
 
+/* An int as Python's format() has it, with "d" or "0Nx". */
+static size_t integer_text(char *text, uint64_t high, uint64_t low, bool is_negative,
+			   int hex_digits)
+{
+	unsigned __int128 value = (unsigned __int128)high << 64 | low;
+	unsigned base = hex_digits ? 16 : 10;
+	char digits[WIDE_DIGITS];
+	int count = 0;
+
+	if (hex_digits > HEX_DIGITS_MAX)
+		hex_digits = HEX_DIGITS_MAX;
+	do
+		digits[count++] = "0123456789abcdef"[value % base];
+	while (value /= base);
+	size_t size = (size_t)sprintf(text, "%s", is_negative ? "-" : "");
+	for (int i = (int)size + count; i < hex_digits; i++)
+		text[size++] = '0';
+	while (count)
+		text[size++] = digits[--count];
+	text[size] = '\0';
+	return size;
+}
+
+static size_t uuid_text(char *text, uint64_t high, uint64_t low)
+{
+	return (size_t)sprintf(text, "%08x-%04x-%04x-%04x-%012" PRIx64, (unsigned)(high >> 32),
+			       (unsigned)(high >> 16 & 0xffff), (unsigned)(high & 0xffff),
+			       (unsigned)(low >> 48), low & 0xffffffffffff);
+}
+
 /* 0, -ENOMEM, -EDQUOT. */
 static int event_task_intern(struct process_state *process, const struct event_task *event,
 			     uint32_t *task)
 {
+	static const char *const words[] = {"False", "True", "None", "Ellipsis"};
 	uint32_t bytes = event->bytes < EVENT_TASK_BYTES ? event->bytes : EVENT_TASK_BYTES;
+	int64_t number = (int64_t)event->number;
 	char text[TASK_TEXT];
+	uint64_t high;
 	size_t size;
 
+	memcpy(&high, event->name, sizeof(high));
 	switch (event->how) {
 	case EVENT_TASK_NONE:
 		*task = 0;
@@ -281,13 +317,20 @@ static int event_task_intern(struct process_state *process, const struct event_t
 			size = (size_t)snprintf(text, sizeof(text), "\"\"");
 		break;
 	case EVENT_TASK_INT:
-		size = (size_t)snprintf(text, sizeof(text), "%" PRId64, (int64_t)event->number);
+		size = integer_text(text, 0, number < 0 ? -event->number : event->number,
+				    number < 0, event->kind);
+		break;
+	case EVENT_TASK_WIDE:
+		size = integer_text(text, high, event->number, event->bytes, event->kind);
+		break;
+	case EVENT_TASK_UUID:
+		size = uuid_text(text, high, event->number);
 		break;
 	case EVENT_TASK_BOOL:
-		size = (size_t)snprintf(text, sizeof(text), "%s",
-					event->number == 2 ? "None"
-					: event->number    ? "True"
-							   : "False");
+		size = (size_t)snprintf(text, sizeof(text), "%s", words[event->number & 3]);
+		break;
+	case EVENT_TASK_HASHED:
+		size = (size_t)sprintf(text, "#%016" PRIx64, (uint64_t)event->number);
 		break;
 	case EVENT_TASK_RAW:
 		size = raw_text(text, event->name, bytes, event->bytes > bytes);
@@ -306,7 +349,7 @@ int state_task(struct process_state *process, const struct event_task *event)
 {
 	struct thread_entry *thread;
 
-	if (event->how > EVENT_TASK_OTHER ||
+	if (event->how > EVENT_TASK_HASHED ||
 	    (event->how == EVENT_TASK_NAMED &&
 	     ((event->kind != 1 && event->kind != 2 && event->kind != 4) ||
 	      event->bytes % event->kind)))

@@ -168,7 +168,7 @@ static void bad_records_are_refused(void **state)
 {
 	struct trace *trace = *state;
 
-	assert_int_equal(task_feed(trace, 1, EVENT_TASK_OTHER + 1, 0, NULL, 1, 0), -EBADMSG);
+	assert_int_equal(task_feed(trace, 1, EVENT_TASK_HASHED + 1, 0, NULL, 1, 0), -EBADMSG);
 	assert_int_equal(task_feed(trace, 1, EVENT_TASK_NAMED, 0, NULL, 0, 4), -EBADMSG);
 	assert_int_equal(task_feed(trace, 1, EVENT_TASK_NAMED, 0, NULL, 3, 3), -EBADMSG);
 	assert_int_equal(task_feed(trace, 1, EVENT_TASK_NAMED, 0, NULL, 4, 6), -EBADMSG);
@@ -254,6 +254,64 @@ static void are_known_of_all_or_none(void **state)
 	snapshot_free(snapshot);
 }
 
+static void value_feed(struct trace *trace, uint64_t address, struct event_task event)
+{
+	event.header = (struct event_header)header_of(EVENT_TASK, sizeof(event));
+	assert_int_equal(trace_feed(trace, &event, sizeof(event)), 0);
+	put(trace, TGID, address);
+}
+
+/* Of variables: numbers of all sizes and forms. */
+static void are_values(void **state)
+{
+	static const char expected[] = "pid,task,size,count\r\n"
+				       "1000,#00000000000000ff,10,1\r\n"
+				       "1000,-1,10,1\r\n"
+				       "1000,-170141183460469231731687303715884105728,10,1\r\n"
+				       "1000,-9223372036854775808,10,1\r\n"
+				       "1000,-ff,10,1\r\n"
+				       "1000,00000000-0000-0001-0000-000000000002,10,1\r\n"
+				       "1000,00000000000000010000000000000002,10,1\r\n"
+				       "1000,0007,10,1\r\n"
+				       "1000,340282366920938463463374607431768211455,10,1\r\n"
+				       "1000,Ellipsis,10,1\r\n";
+	const uint64_t one = 1, half = 1ull << 63, most = UINT64_MAX;
+	struct event_task wide = {.how = EVENT_TASK_WIDE, .number = 2, .kind = 32};
+	struct trace *trace = *state;
+
+	value_feed(trace, 0x1000, (struct event_task){.how = EVENT_TASK_INT, .number = most});
+	value_feed(trace, 0x2000, (struct event_task){.how = EVENT_TASK_INT, .number = half});
+	value_feed(trace, 0x3000,
+		   (struct event_task){.how = EVENT_TASK_INT, .number = 7, .kind = 4});
+	value_feed(trace, 0x4000,
+		   (struct event_task){.how = EVENT_TASK_INT, .number = -255ull, .kind = 1});
+	value_feed(trace, 0x5000, (struct event_task){.how = EVENT_TASK_BOOL, .number = 3});
+	value_feed(trace, 0x6000, (struct event_task){.how = EVENT_TASK_HASHED, .number = 255});
+	memcpy(wide.name, &one, sizeof(one));
+	value_feed(trace, 0x7000, wide);
+	wide.how = EVENT_TASK_UUID;
+	value_feed(trace, 0x8000, wide);
+	wide = (struct event_task){.how = EVENT_TASK_WIDE, .number = most};
+	memcpy(wide.name, &most, sizeof(most));
+	value_feed(trace, 0x9000, wide);
+	wide = (struct event_task){.how = EVENT_TASK_WIDE, .bytes = 1};
+	memcpy(wide.name, &half, sizeof(half));
+	value_feed(trace, 0xa000, wide);
+	check(trace, &by_task, expected);
+}
+
+/* As many digits as a capture may ask for. */
+static void have_bounded_digits(void **state)
+{
+	struct trace *trace = *state;
+	struct snapshot *snapshot;
+
+	value_feed(trace, 0x1000,
+		   (struct event_task){.how = EVENT_TASK_INT, .number = 1, .kind = 65535});
+	assert_int_equal(trace_snapshot_all(trace, 0, &snapshot), 0);
+	snapshot_free(snapshot);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, trace_set, trace_end)
@@ -262,6 +320,7 @@ int main(void)
 		TEST(have_any_name),    TEST(bad_records_are_refused),
 		TEST(come_and_go),      TEST(are_inherited),
 		TEST(are_not_reported), TEST(are_known_of_all_or_none),
+		TEST(are_values),       TEST(have_bounded_digits),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

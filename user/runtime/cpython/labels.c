@@ -9,7 +9,6 @@
 #include "runtime/cpython/heap.h"
 #include "runtime/heap/object_types.h"
 #include "util/error.h"
-#include "util/sorted.h"
 #include "util/word.h"
 
 #define PIECE          65536u
@@ -21,12 +20,23 @@
 #define VARIABLE_NAME  16u              /* PyContextVar.var_name, 3.8 to 3.15 with the GIL */
 #define VARIABLE_HASH  56u              /* var_hash */
 #define VARIABLE_BYTES 64u
+#define MEMBER_TYPE    16u /* PyMemberDescrObject.d_common.d_type, 3.8 to 3.15 */
+#define MEMBER_NAME    24u
+#define MEMBER_PLACE   40u /* d_member */
+#define MEMBER_BYTES   48u
+#define PLACE_KIND     8u /* PyMemberDef.type, .offset */
+#define PLACE_OFFSET   16u
+#define KIND_OBJECT    16u /* Py_T_OBJECT_EX: what __slots__ makes */
+#define POSITION_MAX   999999u
+#define HEX_DIGITS_MAX 99u
 
 /* A word of the path. */
 struct path_part {
 	const char *text; /* not terminated */
-	size_t bytes;
-	uint64_t name; /* address of the interned str; 0: not found */
+	size_t bytes;     /* without the "*" */
+	uint64_t name;    /* address of the str; 0: not found */
+	bool is_prefix;
+	size_t found; /* of a prefix: how many texts begin so */
 };
 
 struct search {
@@ -34,36 +44,83 @@ struct search {
 	const struct label_spec *spec;
 	struct label_found *out;
 	__u64 variable_type, function_type; /* 0: not looked for */
+	__u64 member_type;                  /* PyMemberDescr_Type */
 	struct path_part parts[PARTS_MAX];
 	size_t part_count;
 	/* the context variable with the longest name that the path begins with, and how many */
 	uint64_t variable, variable_hash;
 	size_t variable_bytes, variables;
+	struct path_part member; /* "_name_" */
 };
 
 /* --- what is asked for ------------------------------------------------------------------------ */
 
+/* A step that is a position of an item; -EINVAL: it is none. */
+static int position_parse(const char *text, size_t bytes)
+{
+	unsigned long position = 0;
+
+	if (!bytes || strspn(text, "0123456789") < bytes)
+		return -EINVAL;
+	for (size_t i = 0; i < bytes; i++)
+		if ((position = 10 * position + (unsigned)(text[i] - '0')) > POSITION_MAX)
+			return -EINVAL;
+	return (int)position;
+}
+
 static int path_check(const char *path)
 {
+	const char *star = strchr(path, '*');
+
 	if (!path[0] || path[0] == '.' || path[strlen(path) - 1] == '.' || strstr(path, ".."))
 		return error_set(-EINVAL, "\"%s\" is not NAME[.attribute...]", path);
+	for (; star; star = strchr(star + 1, '*'))
+		if (star == path || star[-1] == '.' || (star[1] && star[1] != '.'))
+			return error_set(-EINVAL, "\"*\" is the end of a key in \"%s\"", path);
 	return 0;
+}
+
+/*
+ * Cuts ":x" or ":032x" off the text. Returns the digits; 0: there is none; -EINVAL. Of FUNCTION:x
+ * it is the variable.
+ */
+static int form_cut(enum abi_label_source source, char *text)
+{
+	char *colon = strrchr(text, ':'), *end;
+	unsigned long digits;
+
+	if (!colon || !colon[1] || colon[1 + strspn(colon + 1, "0123456789")] != 'x')
+		return 0;
+	digits = strtoul(colon + 1, &end, 10);
+	if (end[1] || (source == ABI_LABEL_LOCAL && colon == strchr(text, ':')))
+		return 0;
+	if (end > colon + 1 && (colon[1] != '0' || digits > HEX_DIGITS_MAX || !digits))
+		return error_set(-EINVAL, "\"%s\" is not :x, nor :0Nx with up to %u digits", colon,
+				 HEX_DIGITS_MAX);
+	*colon = '\0';
+	return digits ? (int)digits : 1;
 }
 
 int label_spec_parse(enum abi_label_source source, const char *text, struct label_spec *out)
 {
-	const char *colon = strrchr(text, ':');
+	char path[LABEL_TEXT];
 
 	*out = (struct label_spec){.source = source};
 	if (strlen(text) >= LABEL_TEXT)
 		return error_set(-EINVAL, "it has more than %u bytes", LABEL_TEXT - 1);
 	snprintf(out->text, sizeof(out->text), "%s %s",
 		 source == ABI_LABEL_CONTEXT ? "context" : "local", text);
-	if (source == ABI_LABEL_LOCAL && (!colon || colon == text))
+	strcpy(path, text);
+	int digits = form_cut(source, path);
+	if (digits < 0)
+		return digits;
+	out->hex_digits = (uint16_t)digits;
+	const char *colon = strrchr(path, ':');
+	if (source == ABI_LABEL_LOCAL && (!colon || colon == path))
 		return error_set(-EINVAL, "\"%s\" is not FUNCTION:NAME[.attribute...]", text);
 	if (source == ABI_LABEL_LOCAL)
-		memcpy(out->function, text, (size_t)(colon - text));
-	strcpy(out->path, source == ABI_LABEL_LOCAL ? colon + 1 : text);
+		memcpy(out->function, path, (size_t)(colon - path));
+	strcpy(out->path, source == ABI_LABEL_LOCAL ? colon + 1 : path);
 	return path_check(out->path);
 }
 
@@ -76,8 +133,11 @@ static void path_divide(struct search *search)
 
 		*part = (struct path_part){.text = at, .bytes = strcspn(at, ".")};
 		at += part->bytes;
+		part->is_prefix = at[-1] == '*';
+		part->bytes -= part->is_prefix;
 		more = *at++ == '.';
 	}
+	search->member = (struct path_part){.text = "_name_", .bytes = 6};
 }
 
 /* --- texts ------------------------------------------------------------------------------------ */
@@ -124,22 +184,30 @@ static void text_read(const struct search *search, uint64_t object, char out[LAB
 	out[length] = '\0';
 }
 
-/* Is the str at the start of this copy the interned name of an attribute? */
+/* Is the str at the start of this copy the interned name of an attribute, or such a key? */
 static void name_look(struct search *search, uint64_t address, const uint8_t *object, size_t bytes)
 {
 	const struct abi_offsets *at = abi_of(search);
+	bool interned;
 	const char *text;
 	size_t length;
 
-	if (search->part_count < 2)
-		return;
 	text = text_at(search, object, bytes, &length);
-	if (!text || !(u32_at(object + at->unicode_state) & ((1u << at->unicode_kind_shift) - 1)))
+	if (!text)
 		return;
+	interned = u32_at(object + at->unicode_state) & ((1u << at->unicode_kind_shift) - 1);
+	if (interned && length == search->member.bytes &&
+	    !memcmp(text, search->member.text, length))
+		search->member.name = address;
 	for (struct path_part *part = search->parts + 1; part < search->parts + search->part_count;
-	     part++)
-		if (length == part->bytes && !memcmp(text, part->text, length))
-			part->name = address;
+	     part++) {
+		if (length < part->bytes || memcmp(text, part->text, part->bytes))
+			continue;
+		if (part->is_prefix ? length == part->bytes : !interned || length != part->bytes)
+			continue;
+		part->found += part->name != address;
+		part->name = address;
+	}
 }
 
 /* --- variables and functions ------------------------------------------------------------------ */
@@ -211,44 +279,84 @@ static bool is_function(const char *name, const char *wanted)
 	       (bytes == end || name[bytes - end - 1] == '.');
 }
 
+/* A place that BPF looks up by the object's address. mark: address of the word that is its mark. */
+static void slot_add(struct search *search, uint64_t object, uint32_t step, uint64_t mark,
+		     uint64_t slot)
+{
+	struct label_found *out = search->out;
+	struct abi_label_key key = {
+		.object = object, .tgid = (uint32_t)search->runtime->pid, .step = step};
+	uint64_t word;
+
+	for (size_t i = 0; i < out->count; i++)
+		if (!memcmp(&out->keys[i], &key, sizeof(key)))
+			return;
+	if (runtime_read_u64(search->runtime, mark, &word))
+		return;
+	if (out->count == LABEL_SLOTS) {
+		out->dropped++;
+		return;
+	}
+	out->keys[out->count] = key;
+	out->slots[out->count++] = (struct abi_label_slot){.mark = word, .slot = slot};
+}
+
 static void function_look(struct search *search, const uint8_t *object)
 {
 	const struct object_offsets *at = &search->runtime->offsets->objects;
-	const struct abi_offsets *abi = abi_of(search);
-	struct label_found *out = search->out;
 	char name[LABEL_TEXT];
-	uint64_t code = u64_at(object + at->function_code), mark;
+	uint64_t code = u64_at(object + at->function_code);
 
 	text_read(search, u64_at(object + at->function_name), name);
-	if (!is_function(name, search->spec->function) || out->code_count == LABEL_CODES)
+	if (!is_function(name, search->spec->function))
 		return;
-	for (size_t i = 0; i < out->code_count; i++)
-		if (out->keys[i].code == code)
-			return;
 	int slot = slot_find(search, code);
-	if (slot < 0 || runtime_read_u64(search->runtime, code + (abi->code_mark & ~7u), &mark))
-		return;
-	out->keys[out->code_count] =
-		(struct abi_label_key){.code = code, .tgid = (uint32_t)search->runtime->pid};
-	out->codes[out->code_count++] =
-		(struct abi_label_code){.mark = mark, .slot = (uint64_t)slot};
+	if (slot >= 0)
+		slot_add(search, code, 0, code + (abi_of(search)->code_mark & ~7u), (uint64_t)slot);
+}
+
+/* A type's member: a slot, if it holds an object. step: as in struct abi_label_key, of the path. */
+static void member_look(struct search *search, const uint8_t *object)
+{
+	const struct object_offsets *at = &search->runtime->offsets->objects;
+	uint64_t type = u64_at(object + MEMBER_TYPE), place = u64_at(object + MEMBER_PLACE), offset,
+		 kind;
+	char name[LABEL_TEXT];
+	size_t bytes;
+
+	text_read(search, u64_at(object + MEMBER_NAME), name);
+	bytes = strlen(name);
+	for (size_t i = 1; i < search->part_count; i++) {
+		const struct path_part *part = &search->parts[i];
+
+		if (part->is_prefix || part->bytes != bytes || memcmp(part->text, name, bytes))
+			continue;
+		if (!runtime_read_u64(search->runtime, place + PLACE_KIND, &kind) &&
+		    (uint32_t)kind == KIND_OBJECT &&
+		    !runtime_read_u64(search->runtime, place + PLACE_OFFSET, &offset) && offset)
+			slot_add(search, type, (uint32_t)i, type + at->type_dict, offset);
+	}
 }
 
 static int block_look(uint64_t address, uint64_t bytes, const uint8_t *content, void *context)
 {
 	struct search *search = context;
-	uint32_t head = search->runtime->offsets->heap.gc_head_bytes;
-	uint32_t hooks = object_hooks_before(content, (uint32_t)lesser(bytes, HEAP_CONTENT));
+	uint32_t head = search->runtime->offsets->heap.gc_head_bytes, hooks;
+	const uint8_t *object;
 	uint64_t type;
 
-	address += hooks;
-	content += hooks;
-	bytes = lesser(bytes, HEAP_CONTENT) - hooks;
+	bytes = bytes < HEAP_CONTENT ? bytes : HEAP_CONTENT;
+	hooks = object_hooks_before(content, (uint32_t)bytes);
+	content += hooks, address += hooks, bytes -= hooks;
+	object = content + head;
 	name_look(search, address, content, bytes);
+	if (bytes < head + MEMBER_BYTES)
+		return 0;
+	type = u64_at(object + abi_of(search)->object_type);
+	if (type && type == search->member_type && search->part_count > 1)
+		member_look(search, object);
 	if (bytes < head + VARIABLE_BYTES)
 		return 0;
-	const uint8_t *object = content + head;
-	type = u64_at(object + abi_of(search)->object_type);
 	if (type && type == search->variable_type)
 		variable_look(search, address + head, object);
 	else if (type && type == search->function_type &&
@@ -313,12 +421,16 @@ static void layout_take(const struct python_runtime *runtime, struct abi_label *
 {
 	const struct object_offsets *at = &runtime->offsets->objects;
 
-	label->codes_of = (uint32_t)runtime->pid;
+	label->slots_of = (uint32_t)runtime->pid;
 	label->tstate_context = runtime->offsets->tstate_context;
 	label->instance = instance_of(runtime->offsets->version);
 	label->long_tagged = runtime->offsets->version >= 0x030c;
 	label->type_flags = (uint16_t)runtime->offsets->heap.type_flags;
 	label->type_dictoffset = at->type_dictoffset;
+	label->type_base = at->type_base;
+	label->type_dict = at->type_dict;
+	label->tuple_items = at->tuple_items;
+	label->list_items = at->list_items;
 	label->heaptype_keys = at->heaptype_keys;
 	label->dict_keys = at->dict_keys;
 	label->dict_values = at->dict_values;
@@ -356,32 +468,78 @@ static int variable_take(struct search *search, size_t *first)
 	return 0;
 }
 
-/* Takes the names of the attributes from a part on. */
-static int names_take(struct search *search, size_t first)
+static int step_take(struct search *search, const struct path_part *part)
 {
 	struct abi_label *label = &search->out->label;
+	int position = position_parse(part->text, part->bytes);
+
+	if (position >= 0 && !part->is_prefix) {
+		label->positions |= (uint8_t)(1u << label->steps);
+		label->names[label->steps++] = (uint64_t)position;
+		return 0;
+	}
+	if (!part->name)
+		return error_set(-EAGAIN, "no object has an attribute \"%.*s%s\"", (int)part->bytes,
+				 part->text, part->is_prefix ? "*" : "");
+	if (part->is_prefix && part->found > 1)
+		return error_set(-EEXIST, "%zu texts begin with \"%.*s\"", part->found,
+				 (int)part->bytes, part->text);
+	label->names[label->steps++] = part->name;
+	return 0;
+}
+
+/* Types' slots were found before it was known which part of the path is the first step. */
+static void slots_number(struct label_found *out, uint32_t first)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < out->count; i++) {
+		struct abi_label_key key = out->keys[i];
+
+		if (key.step && key.step < first)
+			continue;
+		if (key.step) {
+			out->label.slots |= (uint8_t)(1u << (key.step - first));
+			key.step = key.step - first + 1;
+		}
+		out->keys[kept] = key;
+		out->slots[kept++] = out->slots[i];
+	}
+	out->count = kept;
+}
+
+/* Takes the steps from a part on. */
+static int steps_take(struct search *search, size_t first)
+{
+	struct label_found *out = search->out;
+	int err = 0;
 
 	if (search->part_count - first > ABI_LABEL_STEPS)
 		return error_set(-ENOTSUP, "at most %u attributes are followed", ABI_LABEL_STEPS);
-	for (const struct path_part *part = search->parts + first;
-	     part < search->parts + search->part_count; part++) {
-		if (!part->name)
-			return error_set(-EAGAIN, "no object has an attribute \"%.*s\"",
-					 (int)part->bytes, part->text);
-		label->names[label->steps++] = part->name;
-	}
-	return 0;
+	for (size_t i = first; !err && i < search->part_count; i++)
+		err = step_take(search, &search->parts[i]);
+	out->label.names[ABI_LABEL_STEPS] = search->member.name;
+	slots_number(out, (uint32_t)first);
+	return err;
 }
 
 static int objects_look(struct search *search)
 {
 	struct heap_walk walk;
-	int err = search->part_count > 1 ? variables_look(search) : 0;
+	int err = variables_look(search);
 
 	err = err ?: heap_read(search->runtime, block_look, search, &walk);
 	return err == -ENODATA
 		       ? error_set(-ENOTSUP, "its small objects are not in pymalloc's memory")
 		       : err;
+}
+
+static bool has_function(const struct label_found *found)
+{
+	for (size_t i = 0; i < found->count; i++)
+		if (!found->keys[i].step)
+			return true;
+	return false;
 }
 
 static int label_take(struct search *search)
@@ -391,10 +549,10 @@ static int label_take(struct search *search)
 
 	if (search->spec->source == ABI_LABEL_CONTEXT)
 		err = variable_take(search, &first);
-	else if (!search->out->code_count)
+	else if (!has_function(search->out))
 		err = error_set(-EAGAIN, "it has no function \"%s\" with a variable of that name",
 				search->spec->function);
-	return err ?: names_take(search, first);
+	return err ?: steps_take(search, first);
 }
 
 static int types_find(struct search *search)
@@ -403,10 +561,10 @@ static int types_find(struct search *search)
 	struct abi_target *target = &search->runtime->target;
 	struct abi_label *label = &search->out->label;
 	int err = type_find(runtime, "PyUnicode_Type", &target->unicode_type)
-			  ?: type_find(runtime, "PyLong_Type", &target->long_type)
 			  ?: type_find(runtime, "PyBool_Type", &label->bool_type)
-			  ?: type_find(runtime, "PyBytes_Type", &label->bytes_type)
 			  ?: type_find(runtime, "PyCell_Type", &label->cell_type)
+			  ?: type_find(runtime, "PyMemberDescr_Type", &search->member_type)
+			  ?: type_find(runtime, "_Py_EllipsisObject", &label->ellipsis)
 			  ?: type_find(runtime, "_Py_NoneStruct", &label->none);
 
 	if (err)
@@ -429,6 +587,7 @@ int labels_find(struct python_runtime *runtime, const struct label_spec *spec,
 	*search = (struct search){.runtime = runtime, .spec = spec, .out = out};
 	path_divide(search);
 	layout_take(runtime, &out->label);
+	out->label.hex_digits = spec->hex_digits;
 	int err = types_find(search) ?: objects_look(search) ?: label_take(search);
 	free(search);
 	return err;

@@ -60,11 +60,14 @@ static int label_find(struct session *session, struct target *target)
 
 	now_ns = clock_ns(CLOCK_MONOTONIC);
 	target->label_ns = 0;
+	if (!err && found.dropped)
+		log_info("PID %d: %zu functions or types beyond %u are not looked at for --by",
+			 target->pid, found.dropped, LABEL_SLOTS);
 	if (err == -EAGAIN)
 		target->label_ns = now_ns + LOOK_AGAIN_NS + LOOK_SHARE * (now_ns - begun_ns);
 	return err
 		       ?: attach_label(session->attach, (uint32_t)target->pid, &found.label,
-				       found.keys, found.codes, found.code_count);
+				       found.keys, found.slots, found.count);
 }
 
 static int target_label_find(struct session *session, struct target *target)
