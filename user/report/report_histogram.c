@@ -247,6 +247,8 @@ static int threads_json(const struct snapshot *snapshot, const struct report_opt
 	json_text(&json, "by", owner_key(opts));
 	if (opts->by == GROUP_LABEL)
 		json_text(&json, "label", snapshot->meta.label);
+	if (rows.by_task && snapshot->meta.labels_hashed)
+		json_bool(&json, "hashed", true);
 	json_open(&json, "total", '{');
 	json_numbers(&json, {"size", rows.size}, {"count", rows.blocks});
 	json_close(&json, '}');

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 #include "attach/links/hints.h"
@@ -164,6 +165,7 @@ static void session_rss_due(struct session *session, uint64_t now)
 static int record_handle(void *context, void *record, size_t size)
 {
 	const struct event_header *header = record;
+	struct event_task hashed;
 	struct target *target;
 
 	((struct session *)context)->records++;
@@ -178,7 +180,8 @@ static int record_handle(void *context, void *record, size_t size)
 		if (target && target_symbols_name(context, target) == -ENOMEM)
 			return -ENOMEM;
 	}
-	int err = session_feed(context, record, header->size < size ? header->size : size);
+	size = header->size < size ? header->size : size;
+	int err = session_feed(context, session_label_hash(context, record, size, &hashed), size);
 	follow_note(context, record);
 	return err;
 }
@@ -244,6 +247,15 @@ static void opts_take(struct session *session, const struct session_opts *opts)
 	session->opts.plan.python.pools = opts->overhead > 0 || opts->window_on_ns;
 }
 
+static int label_key_make(struct session *session)
+{
+	struct siphash_key *key = &session->label_key;
+
+	if (!session->opts.hash_labels)
+		return 0;
+	return getrandom(key, sizeof(*key), 0) == sizeof(*key) ? 0 : error_errno();
+}
+
 int session_new(struct session **out, const struct session_opts *opts, const char **remedy)
 {
 	struct session *session = calloc(1, sizeof(*session));
@@ -286,6 +298,7 @@ int session_new(struct session **out, const struct session_opts *opts, const cha
 	/* libbpf would log errors of its own while features are probed */
 	links_silence_libbpf();
 	err = session_targets_begin(session)
+			?: label_key_make(session)
 			?: features_probe(&session->features)
 			?: features_check(&session->features, remedy)
 			?: trace_new(&session->trace, &hooks);

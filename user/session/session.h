@@ -31,6 +31,7 @@ struct session_opts {
 	/* trace a sample of the blocks (abi/sample.h); 0: all. Not in growth mode */
 	uint64_t sample_bytes;
 	struct label_spec label; /* what is told with each block: --by task, context, local */
+	int hash_labels;         /* its names and values are hashed by a key of the session's */
 	/* share of a process's CPU time that its probes may take (governor.h); 0: no limit */
 	double overhead;
 	/* CPU time that a process has to use after it was found, to be attached to; 0: at once */

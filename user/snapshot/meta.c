@@ -164,6 +164,7 @@ const struct meta_field meta_fields[] = {
 	FIELD(sole_thread_name[EVENT_LAYER_NATIVE], KNOWN, SINGLE),
 	FIELD(tasks, KNOWN, ALL),
 	FIELD(label, KNOWN, SAME),
+	FIELD(labels_hashed, KNOWN, ALL),
 	FIELD(peak_after_ns[EVENT_LAYER_PYTHON], KNOWN, SINGLE),
 	FIELD(peak_after_ns[EVENT_LAYER_NATIVE], KNOWN, SINGLE),
 	FIELD(at_peak, KNOWN, OTHER),

@@ -367,7 +367,8 @@ struct snapshot_meta {
 	int tasks; /* EXTRA_THREAD tells tasks, too, in each of the processes */
 	/* and they are values: "context NAME", "local FUNCTION:NAME"; "": asyncio's tasks */
 	char label[EVENT_LABEL_TEXT];
-	int at_peak; /* traces are those of EXTRA_PEAK (snapshot_at_peak()); 2: estimates */
+	int labels_hashed; /* hashes of the names and values by a key that was not kept */
+	int at_peak;       /* traces are those of EXTRA_PEAK (snapshot_at_peak()); 2: estimates */
 	uint64_t allocated_ns; /* the time over which EXTRA_ALLOCATED and EXTRA_FREED count */
 	/* How old blocks are is known, but for mapped memory, to that error (snapshot/ages.h). */
 	int ages;

@@ -177,6 +177,7 @@ void state_meta(const struct trace *trace, const struct process_state *process,
 		.budget_permille = info->budget_permille,
 		.ages = trace->ages,
 	};
+	meta->labels_hashed = info->labels_hashed;
 	memcpy(meta->label, info->label, sizeof(meta->label));
 	if (info->cost_ns && info->probes_ns != EVENT_COST_UNKNOWN) {
 		meta->cpu_ns = info->cpu_ns;

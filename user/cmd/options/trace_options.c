@@ -108,6 +108,9 @@ static int trace_options_owner(const struct trace_options *out)
 	const struct session_opts *session = &out->session;
 	enum event_mode mode = session->plan.python.mode;
 
+	if (session->hash_labels && !session->label.source)
+		return reject("--labels-hash", "no value is told",
+			      "use it with --by context, local or task");
 	if (out->choice.opts.by < GROUP_THREAD ||
 	    (mode != EVENT_MODE_GROWTH && !session->window_on_ns &&
 	     !(session->overhead > 0 && mode == EVENT_MODE_CENSUS)))
@@ -195,6 +198,7 @@ enum {
 	KEY_ALLOC,
 	KEY_DEBUGINFOD,
 	KEY_NO_LIVE,
+	KEY_LABELS_HASH,
 	KEY_RECORD,
 	KEY_RECORD_EVERY,
 	KEY_ON_OOM,
@@ -346,6 +350,10 @@ static const struct argp_option options[] = {
 	 "for how long); threads that sleep in a call that an interruption would make fail "
 	 "(epoll_wait) sleep on",
 	 4},
+	{"labels-hash", KEY_LABELS_HASH, NULL, 0,
+	 "of --by context, local and task: hashes in place of the values and names, by a random key "
+	 "that is kept nowhere, so that files tell which are equal and not what they are",
+	 3},
 	{"no-live", KEY_NO_LIVE, NULL, 0,
 	 "on a terminal: no live view, but a line of progress, and the report at the end", 5},
 	{"quiet", 'q', NULL, 0, "print no remarks on stderr; no live view", 5},
@@ -520,6 +528,9 @@ static int parse_flag(struct trace_options *out, int key)
 		return 1;
 	case KEY_NO_LIVE:
 		out->live = 0;
+		return 1;
+	case KEY_LABELS_HASH:
+		out->session.hash_labels = 1;
 		return 1;
 	case 'q':
 		log_level = 0;

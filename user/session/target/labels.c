@@ -2,6 +2,7 @@
 #include "session/target/labels.h"
 
 #include <errno.h>
+#include <string.h>
 
 #include "runtime/cpython/labels.h"
 #include "runtime/cpython/tasks.h"
@@ -106,6 +107,31 @@ int target_label_choose(struct session *session, struct target *target, int foll
 	if (session->label_logs == SESSION_LOGS)
 		log_info("further processes that do not tell it are not logged");
 	return 0;
+}
+
+const void *session_label_hash(const struct session *session, const void *record, size_t size,
+			       struct event_task *hashed)
+{
+	const struct event_header *header = record;
+
+	if (!session->opts.hash_labels || header->type != EVENT_TASK || size < sizeof(*hashed))
+		return record;
+	memcpy(hashed, record, sizeof(*hashed));
+	if (hashed->how == EVENT_TASK_NONE || hashed->how == EVENT_TASK_UNKNOWN ||
+	    hashed->how == EVENT_TASK_OTHER)
+		return hashed;
+	/* Behind a text are pieces of others. */
+	size_t start = offsetof(struct event_task, number),
+	       used = hashed->how == EVENT_TASK_NAMED || hashed->how == EVENT_TASK_RAW
+			      ? hashed->bytes
+			      : sizeof(uint64_t);
+	if (used < sizeof(hashed->name))
+		memset(hashed->name + used, 0, sizeof(hashed->name) - used);
+	uint64_t hash = siphash(&session->label_key, (const uint8_t *)hashed + start,
+				sizeof(*hashed) - start);
+	*hashed = (struct event_task){
+		.header = hashed->header, .number = hash, .how = EVENT_TASK_HASHED};
+	return hashed;
 }
 
 void session_labels_due(struct session *session, uint64_t now)

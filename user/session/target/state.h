@@ -16,6 +16,7 @@
 #include "session/target/cost.h"
 #include "session/target/symbols.h"
 #include "trace/trace.h"
+#include "util/siphash.h"
 
 /* Records drained at once; then the time and the ends of processes are checked. */
 #define SESSION_DRAIN_BATCH (1u << 16)
@@ -34,6 +35,7 @@ struct session {
 	int ends; /* epoll descriptor for the targets' pidfds */
 	uint32_t next_space_id;
 	int capture_error;
+	struct siphash_key label_key;         /* session_opts.hash_labels */
 	uint64_t limit_ns, limit_duration_ns; /* see session/session.c; 0: no limit */
 	int walk; /* a heap is being walked: the limit does not apply until it ends */
 	struct session_end end;

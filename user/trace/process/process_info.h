@@ -76,6 +76,7 @@ struct trace_process {
 	int reuse_unseen;             /* EVENT_MODE_NO_REUSE */
 	int ends_unseen;              /* EVENT_MODE_NO_ENDS */
 	int tasks;                    /* EVENT_MODE_TASKS */
+	int labels_hashed;            /* EVENT_MODE_LABELS_HASHED */
 	char label[EVENT_LABEL_TEXT]; /* as in struct event_target */
 	int is_mimalloc;              /* EVENT_MODE_MIMALLOC */
 	/*
