@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "cmd/options/options.h"
+#include "cmd/options/presets.h"
 #include "cmd/options/source_roots.h"
 #include "report/caveats/completeness.h"
 #include "trace/trace.h"
@@ -191,8 +192,11 @@ static const struct argp_option report_options[] = {
 	 "group by owner instead of lines: process, comm (command), container, thread, task "
 	 "(asyncio's; CPython 3.14 and later), or by what the blocks were allocated for: context "
 	 "NAME[.attribute...], the value of a context variable, local "
-	 "FUNCTION:NAME[.attribute...], that of a variable in the nearest frame of a function; a "
-	 "trace tells the last three only if it was begun with that",
+	 "FUNCTION:NAME[.attribute...], that of a variable in the nearest frame of a function, or "
+	 "what a library keeps there: otel-trace, otel-span, otel-name (OpenTelemetry), django, "
+	 "django-view, flask, flask-endpoint, starlette, fastapi, structlog:KEY, celery, "
+	 "celery-task, rq, rq-function; a trace tells what is after container only if it was begun "
+	 "with that",
 	 10},
 	{"cumulative", KEY_CUMULATIVE, NULL, 0,
 	 "count a block for every line of its traceback, once where a recursion has it several "
@@ -214,6 +218,18 @@ static const struct argp_option report_options[] = {
 	{0},
 };
 
+/* err: of parsing choice->label. */
+static error_t label_take(struct report_choice *choice, int err, const char *arg)
+{
+	if (err) {
+		error_print(err, "tracer --help lists what it takes", "--by %s", arg);
+		return CLI_REPORTED;
+	}
+	choice->opts.label = choice->label.text;
+	choice->opts.by = GROUP_LABEL;
+	return 0;
+}
+
 /* "context NAME" and "local FUNCTION:NAME", in one argument or in two. */
 static error_t option_label(struct report_choice *choice, const char *arg, struct argp_state *state)
 {
@@ -227,14 +243,7 @@ static error_t option_label(struct report_choice *choice, const char *arg, struc
 		text = state->argv[state->next++];
 	err = label_spec_parse(is_context ? ABI_LABEL_CONTEXT : ABI_LABEL_LOCAL, text,
 			       &choice->label);
-	if (err) {
-		error_print(err, "tracer --help lists what it takes", "--by %s",
-			    is_context ? "context" : "local");
-		return CLI_REPORTED;
-	}
-	choice->opts.label = choice->label.text;
-	choice->opts.by = GROUP_LABEL;
-	return 0;
+	return label_take(choice, err, is_context ? "context" : "local");
 }
 
 static error_t option_by(struct report_choice *choice, const char *arg, struct argp_state *state)
@@ -247,6 +256,9 @@ static error_t option_by(struct report_choice *choice, const char *arg, struct a
 
 	if (!strncmp(arg, "context", 7) || !strncmp(arg, "local", 5))
 		return option_label(choice, arg, state);
+	int err = presets_parse(arg, &choice->label);
+	if (err != -ENOENT)
+		return label_take(choice, err, arg);
 	return CLI_WORD("--by", arg, words, choice->opts.by);
 }
 
