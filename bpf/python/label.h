@@ -34,7 +34,7 @@
 #define NODE_ITEMS   32 /* of a bitmap and of a list: {key or NULL, value or node} */
 #define NODE_NODES   16 /* of an array of 32 nodes */
 
-/* Names of types, the first eight bytes: "EnumMeta" (up to 3.10), "EnumType", "UUID" and its end. */
+/* The first eight bytes of types' names: "EnumMeta" (3.10), "EnumType", "UUID" and its end. */
 #define NAME_ENUM_META 0x6174654d6d756e45ull
 #define NAME_ENUM_TYPE 0x657079546d756e45ull
 #define NAME_UUID      0x44495555ull

@@ -153,8 +153,7 @@ enum event_task_name {
 	EVENT_TASK_BOOL = 5,  /* number: 0, 1; 2: None; 3: Ellipsis */
 	EVENT_TASK_RAW = 6,   /* a bytes object */
 	EVENT_TASK_OTHER = 7, /* of a type that is not read; number: the type's address */
-	/* an int of at most 128 bits: number is the lower half of it without its sign, name begins
-	   with the other one, bytes is 1 if it is negative */
+	/* an int of 128 bits: number and the start of name are its halves, bytes 1: negative */
 	EVENT_TASK_WIDE = 8,
 	EVENT_TASK_UUID = 9,    /* the same of a uuid.UUID */
 	EVENT_TASK_HASHED = 10, /* number stands for a value (--labels-hash) */
@@ -170,7 +169,7 @@ struct event_task {
 	__u64 number;
 	__u32 bytes; /* of the whole name; more than EVENT_TASK_BYTES: name is the beginning */
 	__u16 how;   /* enum event_task_name */
-	/* of the text in name, as in struct event_code; of an int: hex digits at least; 0: decimal */
+	/* of the text in name, as in struct event_code; of an int: its hex digits; 0: decimal */
 	__u16 kind;
 	__u8 name[EVENT_TASK_BYTES];
 };

@@ -351,7 +351,7 @@ static const struct argp_option options[] = {
 	 "(epoll_wait) sleep on",
 	 4},
 	{"labels-hash", KEY_LABELS_HASH, NULL, 0,
-	 "of --by context, local and task: hashes in place of the values and names, by a random key "
+	 "of --by context, local and task: hashes in place of values and names, by a random key "
 	 "that is kept nowhere, so that files tell which are equal and not what they are",
 	 3},
 	{"no-live", KEY_NO_LIVE, NULL, 0,

@@ -44,7 +44,8 @@ int label_spec_parse(enum abi_label_source source, const char *text, struct labe
 /*
  * Also sets the types in runtime->target that BPF compares with. 0; -EAGAIN: what is asked for is
  * not there, or not yet (error_set); -EEXIST: there are several variables of that name, or several
- * keys that begin so (error_set); -ENOTSUP: its version or build does not tell (error_set); -ESRCH; -EPERM; -ENOMEM.
+ * keys that begin so (error_set); -ENOTSUP: its version or build does not tell (error_set);
+ * -ESRCH; -EPERM; -ENOMEM.
  */
 int labels_find(struct python_runtime *runtime, const struct label_spec *spec,
 		struct label_found *out);
