@@ -34,6 +34,7 @@ NOT_RUN = {
     r"^kubectl ": "needs a cluster; tests/portable/test_kubernetes.py runs the same pods",
     r"^sudo tracer memory --(comm|unshared) ": "needs a service that forks; test_memory_service.py has one",
     r" --by (context|local)\b": "needs a program with such variables; tests/e2e/python/test_labels.py has one",
+    r" --by (otel-|structlog:)": "needs these libraries; tests/e2e/python/test_label_values.py has them",
     r" --by task\b": "needs CPython 3.14; tests/e2e/python/test_tasks.py has it",
     r" --core core\.": "needs a core file; test_heap_core.py has the kernel's",
 }
