@@ -92,6 +92,20 @@ def test_hostile_attribute(start, trace, tracer, python):
     assert rows == {"": tuple(map(sum, zip(*counts.values())))}
 
 
+def test_changing(start, trace, tracer, any_python):
+    """A value may be freed while it is read: whatever is told then, each block is told once."""
+    by = "context label.changing.part.0"
+    target = start(any_python, "label_changing.py")
+    run = trace("-p", target.pid, "-m", "exact", "--by", by)
+    target.step()
+    answer = json.loads(target.read_line())
+    assert answer["compressed"] == 120 and answer["changes"] > 0
+    whole = run.finish()
+    assert whole.lost_events == 0 and whole.data["not_seen"]["records_malformed"] == 0
+    by_value = read_report(tracer, run.snapshot, "--by", by)
+    assert by_value.total == {key: whole.total[key] for key in ("size", "count")}
+
+
 # --- presets --------------------------------------------------------------------------------------
 
 
