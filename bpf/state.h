@@ -305,16 +305,23 @@ struct {
 	__uint(max_entries, 65536);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, struct abi_label_key);
-	__type(value, struct abi_label_slot);
-} label_slots SEC(".maps");
+	__type(value, struct abi_label_code);
+} label_codes SEC(".maps");
+
+static __always_inline struct abi_label_code *label_code_find(__u32 codes_of, __u64 code)
+{
+	struct abi_label_key key = {.code = code, .tgid = codes_of};
+
+	return bpf_map_lookup_elem(&label_codes, &key);
+}
 
 /* step: as in struct abi_label_key. */
-static __always_inline struct abi_label_slot *label_slot_find(__u32 slots_of, __u64 object,
+static __always_inline struct abi_label_code *label_slot_find(__u32 codes_of, __u64 type,
 							      __u32 step)
 {
-	struct abi_label_key key = {.object = object, .tgid = slots_of, .step = step};
+	struct abi_label_key key = {.code = type, .tgid = codes_of, .step = step};
 
-	return bpf_map_lookup_elem(&label_slots, &key);
+	return bpf_map_lookup_elem(&label_codes, &key);
 }
 
 /* Incremented after every change of `targets`, by BPF or by user space. */

@@ -183,7 +183,7 @@ static __always_inline int code_read(struct thread_state *thread, __u64 code,
 __noinline int code_is_labelled(struct thread_state *thread, __u64 code)
 {
 	struct abi_label *label;
-	struct abi_label_slot *found = NULL;
+	struct abi_label_code *found = NULL;
 	__u32 tgid;
 
 	if (!thread)
@@ -191,7 +191,7 @@ __noinline int code_is_labelled(struct thread_state *thread, __u64 code)
 	tgid = thread->ids.tgid;
 	label = bpf_map_lookup_elem(&labels, &tgid);
 	if (label)
-		found = label_slot_find(label->slots_of, code, 0);
+		found = label_code_find(label->codes_of, code);
 	return found && found->mark == CODE_U64(thread, thread->target.offsets.code_mark);
 }
 

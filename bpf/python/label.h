@@ -167,7 +167,7 @@ __noinline __u64 context_value(struct thread_state *thread, struct abi_label *la
 /* The variable's value in the nearest frame of the function; 0: there is none. */
 __noinline __u64 local_value(struct thread_state *thread, struct abi_label *label)
 {
-	struct abi_label_slot *code;
+	struct abi_label_code *code;
 	__u64 frame, value;
 
 	if (!thread || !label || !thread->block.tstate || !thread->label_frame)
@@ -176,7 +176,7 @@ __noinline __u64 local_value(struct thread_state *thread, struct abi_label *labe
 	value = user_u64_called(frame + thread->target.offsets.frame_code);
 	if (thread->target.offsets.frame_code_tagged)
 		value &= ~7ull;
-	code = label_slot_find(label->slots_of, value, 0);
+	code = label_code_find(label->codes_of, value);
 	if (!code)
 		return 0;
 	value = user_u64_called(frame + label->frame_locals + 8ull * code->slot);
@@ -327,9 +327,9 @@ static __noinline long slot_step(__u32 turn UNUSED, void *context)
 {
 	struct slot_loop *loop = context;
 	struct label_search *search = search_of(loop->thread);
-	struct abi_label_slot *found;
+	struct abi_label_code *found;
 
-	found = label_slot_find(loop->label->slots_of, search->type, loop->step + 1);
+	found = label_slot_find(loop->label->codes_of, search->type, loop->step + 1);
 	if (found && found->mark == user_u64_called(search->type + loop->label->type_dict)) {
 		search->slot = found->slot;
 		return 1;

@@ -50,7 +50,7 @@ struct abi_label {
 	__u16 frame_locals; /* ABI_LABEL_LOCAL: the first variable of a frame */
 	__u16 cell_value;
 	__u16 bytes_data;
-	__u32 slots_of; /* tgid in abi_label_key: of the process, or of one that forked it */
+	__u32 codes_of; /* tgid in abi_label_key: of the process, or of one that forked it */
 	__u32 reserved;
 };
 
@@ -59,12 +59,12 @@ struct abi_label {
  * slot (__slots__) of a step's name.
  */
 struct abi_label_key {
-	__u64 object;
+	__u64 code; /* address of a code object, or of a type */
 	__u32 tgid;
 	__u32 step; /* 0: a code object; else the step and 1 */
 };
 
-struct abi_label_slot {
+struct abi_label_code {
 	/* the word at abi_offsets.code_mark, or at type_dict: another one is another object */
 	__u64 mark;
 	__u64 slot; /* of the variable in a frame; offset in an instance */

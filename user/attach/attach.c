@@ -839,7 +839,7 @@ int attach_new(struct attach **out, const struct features *features, const struc
 		bpf_map__set_max_entries(attach->skeleton->maps.sampled, 1);
 	if (opts->label_source <= ABI_LABEL_TASK) {
 		bpf_map__set_max_entries(attach->skeleton->maps.labels, 1);
-		bpf_map__set_max_entries(attach->skeleton->maps.label_slots, 1);
+		bpf_map__set_max_entries(attach->skeleton->maps.label_codes, 1);
 	}
 	bpf_program__set_autoload(attach->skeleton->progs.process_exec_begin,
 				  features->prepare_exec);
@@ -896,13 +896,13 @@ int attach_target(struct attach *attach, uint32_t tgid, const struct abi_target 
 }
 
 int attach_label(struct attach *attach, uint32_t tgid, const struct abi_label *label,
-		 const struct abi_label_key *keys, const struct abi_label_slot *slots, size_t count)
+		 const struct abi_label_key *keys, const struct abi_label_code *codes, size_t count)
 {
 	int map = bpf_map__fd(attach->skeleton->maps.labels);
-	int slot_map = bpf_map__fd(attach->skeleton->maps.label_slots);
+	int code_map = bpf_map__fd(attach->skeleton->maps.label_codes);
 
 	for (size_t i = 0; i < count; i++)
-		if (bpf_map_update_elem(slot_map, &keys[i], &slots[i], BPF_ANY))
+		if (bpf_map_update_elem(code_map, &keys[i], &codes[i], BPF_ANY))
 			return error_errno();
 	if (bpf_map_update_elem(map, &tgid, label, BPF_ANY))
 		return error_errno();

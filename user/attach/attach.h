@@ -87,7 +87,7 @@ void attach_forget(struct attach *attach, uint32_t tgid, uint32_t space_id);
  * of ABI_LABEL_LOCAL. 0, -errno.
  */
 int attach_label(struct attach *attach, uint32_t tgid, const struct abi_label *label,
-		 const struct abi_label_key *keys, const struct abi_label_slot *codes,
+		 const struct abi_label_key *keys, const struct abi_label_code *codes,
 		 size_t count);
 /*
  * Reports the process's children and execs from now on, although it is not a target. Requires

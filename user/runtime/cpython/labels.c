@@ -9,6 +9,7 @@
 #include "runtime/cpython/heap.h"
 #include "runtime/heap/object_types.h"
 #include "util/error.h"
+#include "util/sorted.h"
 #include "util/word.h"
 
 #define PIECE          65536u
@@ -285,20 +286,20 @@ static void slot_add(struct search *search, uint64_t object, uint32_t step, uint
 {
 	struct label_found *out = search->out;
 	struct abi_label_key key = {
-		.object = object, .tgid = (uint32_t)search->runtime->pid, .step = step};
+		.code = object, .tgid = (uint32_t)search->runtime->pid, .step = step};
 	uint64_t word;
 
-	for (size_t i = 0; i < out->count; i++)
+	for (size_t i = 0; i < out->code_count; i++)
 		if (!memcmp(&out->keys[i], &key, sizeof(key)))
 			return;
 	if (runtime_read_u64(search->runtime, mark, &word))
 		return;
-	if (out->count == LABEL_SLOTS) {
+	if (out->code_count == LABEL_CODES) {
 		out->dropped++;
 		return;
 	}
-	out->keys[out->count] = key;
-	out->slots[out->count++] = (struct abi_label_slot){.mark = word, .slot = slot};
+	out->keys[out->code_count] = key;
+	out->codes[out->code_count++] = (struct abi_label_code){.mark = word, .slot = slot};
 }
 
 static void function_look(struct search *search, const uint8_t *object)
@@ -341,17 +342,17 @@ static void member_look(struct search *search, const uint8_t *object)
 static int block_look(uint64_t address, uint64_t bytes, const uint8_t *content, void *context)
 {
 	struct search *search = context;
-	uint32_t head = search->runtime->offsets->heap.gc_head_bytes, hooks;
-	const uint8_t *object;
+	uint32_t head = search->runtime->offsets->heap.gc_head_bytes;
+	uint32_t hooks = object_hooks_before(content, (uint32_t)lesser(bytes, HEAP_CONTENT));
 	uint64_t type;
 
-	bytes = bytes < HEAP_CONTENT ? bytes : HEAP_CONTENT;
-	hooks = object_hooks_before(content, (uint32_t)bytes);
-	content += hooks, address += hooks, bytes -= hooks;
-	object = content + head;
+	address += hooks;
+	content += hooks;
+	bytes = lesser(bytes, HEAP_CONTENT) - hooks;
 	name_look(search, address, content, bytes);
 	if (bytes < head + MEMBER_BYTES)
 		return 0;
+	const uint8_t *object = content + head;
 	type = u64_at(object + abi_of(search)->object_type);
 	if (type && type == search->member_type && search->part_count > 1)
 		member_look(search, object);
@@ -421,7 +422,7 @@ static void layout_take(const struct python_runtime *runtime, struct abi_label *
 {
 	const struct object_offsets *at = &runtime->offsets->objects;
 
-	label->slots_of = (uint32_t)runtime->pid;
+	label->codes_of = (uint32_t)runtime->pid;
 	label->tstate_context = runtime->offsets->tstate_context;
 	label->instance = instance_of(runtime->offsets->version);
 	label->long_tagged = runtime->offsets->version >= 0x030c;
@@ -493,7 +494,7 @@ static void slots_number(struct label_found *out, uint32_t first)
 {
 	size_t kept = 0;
 
-	for (size_t i = 0; i < out->count; i++) {
+	for (size_t i = 0; i < out->code_count; i++) {
 		struct abi_label_key key = out->keys[i];
 
 		if (key.step && key.step < first)
@@ -503,9 +504,9 @@ static void slots_number(struct label_found *out, uint32_t first)
 			key.step = key.step - first + 1;
 		}
 		out->keys[kept] = key;
-		out->slots[kept++] = out->slots[i];
+		out->codes[kept++] = out->codes[i];
 	}
-	out->count = kept;
+	out->code_count = kept;
 }
 
 /* Takes the steps from a part on. */
@@ -536,7 +537,7 @@ static int objects_look(struct search *search)
 
 static bool has_function(const struct label_found *found)
 {
-	for (size_t i = 0; i < found->count; i++)
+	for (size_t i = 0; i < found->code_count; i++)
 		if (!found->keys[i].step)
 			return true;
 	return false;

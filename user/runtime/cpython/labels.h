@@ -20,7 +20,7 @@
 #include "runtime/cpython/runtime.h"
 
 #define LABEL_TEXT  128u
-#define LABEL_SLOTS 256u /* limit of a function's code objects, and of types with a slot */
+#define LABEL_CODES 256u /* limit of a function's code objects, and of types with a slot */
 
 /* What is asked for: "context PATH", "local FUNCTION:PATH". */
 struct label_spec {
@@ -32,10 +32,10 @@ struct label_spec {
 };
 
 struct label_found {
-	struct abi_label label; /* slots_of is the process */
-	struct abi_label_key keys[LABEL_SLOTS];
-	struct abi_label_slot slots[LABEL_SLOTS];
-	size_t count;
+	struct abi_label label; /* codes_of is the process */
+	struct abi_label_key keys[LABEL_CODES];
+	struct abi_label_code codes[LABEL_CODES];
+	size_t code_count;
 	size_t dropped; /* functions and types beyond the limit */
 };
 

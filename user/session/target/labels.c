@@ -63,12 +63,12 @@ static int label_find(struct session *session, struct target *target)
 	target->label_ns = 0;
 	if (!err && found.dropped)
 		log_info("PID %d: %zu functions or types beyond %u are not looked at for --by",
-			 target->pid, found.dropped, LABEL_SLOTS);
+			 target->pid, found.dropped, LABEL_CODES);
 	if (err == -EAGAIN)
 		target->label_ns = now_ns + LOOK_AGAIN_NS + LOOK_SHARE * (now_ns - begun_ns);
 	return err
 		       ?: attach_label(session->attach, (uint32_t)target->pid, &found.label,
-				       found.keys, found.slots, found.count);
+				       found.keys, found.codes, found.code_count);
 }
 
 static int target_label_find(struct session *session, struct target *target)
@@ -118,7 +118,7 @@ const void *session_label_hash(const struct session *session, const void *record
 		return record;
 	memcpy(hashed, record, sizeof(*hashed));
 	if (hashed->how == EVENT_TASK_NONE || hashed->how == EVENT_TASK_UNKNOWN ||
-	    hashed->how == EVENT_TASK_OTHER)
+	    hashed->how == EVENT_TASK_NUMBERED || hashed->how == EVENT_TASK_OTHER)
 		return hashed;
 	/* Behind a text are pieces of others. */
 	size_t start = offsetof(struct event_task, number),
