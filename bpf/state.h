@@ -100,8 +100,6 @@ struct thread_state {
 	struct request python, native;
 	/* size that was requested of an empty pool, for the refill that follows; 0: not known */
 	__u64 refill_bytes;
-	/* the request in progress makes a pool of this size (log2); 0: it does not make a pool */
-	__u64 pool_bits;
 	/* the thread's last new block: an object that begins in it is not a reuse */
 	__u64 last_block;
 	__u64 last_bytes;
@@ -111,14 +109,25 @@ struct thread_state {
 	/* address of this thread's pointer to it, if it is thread-local; 0: not known */
 	__u64 tstate_slot;
 	__u32 tstate_space; /* abi_target.space_id in which tstate and tstate_slot were found */
-	__u64 task_id;      /* of the last EVENT_TASK; 0: no task, or none was sent yet */
+	/* the request in progress makes a pool of this size (log2); 0: it does not make a pool */
+	__u32 pool_bits;
+	__u64 task_id; /* of the last EVENT_TASK; 0: no task, or none was sent yet */
 	struct task_name task;
 	/* address of the running task, or of the label's value; 0: none; UNREADABLE: not known */
 	__u64 task_address;
 	union {
-		__u64 task_name;   /* address of its name */
-		__u64 label_frame; /* the walk's nearest frame of the label's function; 0: none */
+		__u64 task_name; /* address of its name */
+		/*
+		 * the walk's nearest frame of the label's function; ABI_LABEL_GREENLET: the last
+		 * frame of another one; 0: none
+		 */
+		__u64 label_frame;
 	};
+	/*
+	 * ABI_LABEL_TASK before 3.14, where the task was found: hash of the dicts' versions; 3.13,
+	 * whose dicts have none: position of the entry, a guess
+	 */
+	__u64 loop_seen;
 	/* last_free comes from a debugging hook: the object allocator may get it, too */
 	__u32 last_hooked;
 	__u32 reserved;     /* bytes of the ring buffer since the last read-ahead */
@@ -245,6 +254,11 @@ __u32 label_source; /* enum abi_label_source */
 static __always_inline int label_is(__u32 source)
 {
 	return has_labels && *(volatile __u32 *)&label_source == source;
+}
+
+static __always_inline int label_has_frame(void)
+{
+	return has_labels && *(volatile __u32 *)&label_source >= ABI_LABEL_LOCAL;
 }
 
 /*

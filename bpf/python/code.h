@@ -176,7 +176,7 @@ static __always_inline int code_read(struct thread_state *thread, __u64 code,
 	return 0;
 }
 
-/* In known_code.first_traceable: the code object is of the label's function. */
+/* In known_code.first_traceable: the code object is of the label's function (abi_label_key). */
 #define LABEL_CODE (1 << 30)
 
 /* Not inline: code_fill() has no space on its stack for the key. */
@@ -228,7 +228,7 @@ __noinline int code_fill(struct thread_state *thread, __u64 code, __u32 slot)
 		return 0;
 	}
 	result = code_read(thread, code, known);
-	if (label_is(ABI_LABEL_LOCAL) && !result && code_is_labelled(thread, code))
+	if (label_has_frame() && !result && code_is_labelled(thread, code))
 		known->first_traceable |= LABEL_CODE;
 	if (!result && second)
 		*second = *known;

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
  * The value of a context variable, or of a local variable, with which the running thread makes a
- * block (abi/label.h). The thread holds the GIL, or has what it reads referred to: a context and a
- * frame of its own. What it reads may be anything nevertheless: a read that fails ends the search.
+ * block, its greenlet, or before 3.14 its asyncio task (abi/label.h). The thread holds the GIL, or
+ * has what it reads referred to: a context and a frame of its own. What it reads may be anything
+ * nevertheless: a read that fails ends the search.
  */
 #pragma once
 
 #include "abi/label.h"
+#include "python/stack.h"
 #include "python/task.h"
 
 #define TREE_SHIFT    5            /* bits of the hash in each level of a context's tree */
@@ -25,6 +27,8 @@
 #define META_BASES    4  /* looked at for an enum's metaclass */
 #define GENERAL_ENTRY 24 /* {hash, key, value} */
 #define TEXT_ENTRY    16 /* {key, value} */
+/* In greenlet's state of a thread; the main one is at 0. */
+#define GREENLET_CURRENT 8
 
 /* PyContext, PyHamtObject and nodes of its tree: the same in 3.8 to 3.15 (Python/hamt.c). */
 #define CONTEXT_VARS 24
@@ -173,10 +177,7 @@ __noinline __u64 local_value(struct thread_state *thread, struct abi_label *labe
 	if (!thread || !label || !thread->block.tstate || !thread->label_frame)
 		return 0;
 	frame = thread->label_frame;
-	value = user_u64_called(frame + thread->target.offsets.frame_code);
-	if (thread->target.offsets.frame_code_tagged)
-		value &= ~7ull;
-	code = label_code_find(label->codes_of, value);
+	code = label_code_find(label->codes_of, frame_code(&thread->target.offsets, frame));
 	if (!code)
 		return 0;
 	value = user_u64_called(frame + label->frame_locals + 8ull * code->slot);
@@ -227,10 +228,19 @@ __noinline int keys_place(struct label_search *search, struct abi_label *label)
 	return 0;
 }
 
+/* The position of search->name among the keys that are placed; KEYS_LIMIT: it is not there. */
+static __always_inline __u32 key_search(struct thread_state *thread)
+{
+	struct label_loop loop = {thread};
+
+	search_of(thread)->found = KEYS_LIMIT;
+	loop_run(KEYS_LIMIT, keys_step, &loop);
+	return search_of(thread)->found;
+}
+
 /* The position of the step's name among search->keys; KEYS_LIMIT: it is not there. */
 __noinline __u32 key_find(struct thread_state *thread, struct abi_label *label, __u32 step)
 {
-	struct label_loop loop = {thread};
 	struct label_search *search;
 	__u32 at;
 
@@ -239,17 +249,107 @@ __noinline __u32 key_find(struct thread_state *thread, struct abi_label *label, 
 	search = search_of(thread);
 	keys_place(search, label);
 	search->name = label->names[step];
-	search->found = KEYS_LIMIT;
 	at = *(volatile __u32 *)&label->hint_at[step];
 	if (*(volatile __u64 *)&label->hint_keys[step] == search->keys && at < search->count &&
 	    user_u64_called(search->entries + (__u64)at * search->entry_bytes) == search->name)
 		return at;
-	loop_run(KEYS_LIMIT, keys_step, &loop);
-	if (search->found < KEYS_LIMIT) {
+	at = key_search(thread);
+	if (at < KEYS_LIMIT) {
 		label->hint_keys[step] = search->keys;
-		label->hint_at[step] = search->found;
+		label->hint_at[step] = at;
 	}
-	return search->found;
+	return at;
+}
+
+/* The value of a dict's entry, as it was found; 0: there is none. */
+static __always_inline __u64 entry_value(const struct label_search *search, __u32 at)
+{
+	return at < KEYS_LIMIT
+		       ? user_u64_called(search->entries + (__u64)at * search->entry_bytes + 8)
+		       : 0;
+}
+
+/*
+ * Notes the versions of the dict of the thread's state and of that of the running tasks: numbers
+ * that no two states of dicts have alike, in the word before dict_keys. 1: they are those of the
+ * thread's last block.
+ */
+__noinline int loop_stays(struct thread_state *thread, struct abi_label *label, __u64 dict)
+{
+	__u64 seen;
+	int stays;
+
+	if (!thread || !label)
+		return 0;
+	seen = hash_word(hash_start(user_u64_called(dict + label->dict_keys - 8)),
+			 user_u64_called(label->variable + label->dict_keys - 8));
+	stays = seen == thread->loop_seen && thread->task_address != UNREADABLE;
+	thread->loop_seen = seen;
+	return stays;
+}
+
+/* The running loop of a thread whose state has this dict; 0: it has none. */
+__noinline __u64 running_loop(struct thread_state *thread, struct abi_label *label, __u64 dict)
+{
+	struct label_search *search;
+	__u64 loop = 0;
+
+	if (!thread || !label)
+		return 0;
+	search = search_of(thread);
+	search->keys = user_u64_called(dict + label->dict_keys);
+	if (search->keys)
+		loop = entry_value(search, key_find(thread, label, 0));
+	return loop && label->loop_held ? user_u64_called(loop + label->loop_held) : loop;
+}
+
+/* A loop's task; 0: it runs none; UNREADABLE: there are more loops than are looked at. */
+__noinline __u64 task_of_loop(struct thread_state *thread, struct abi_label *label, __u64 loop)
+{
+	struct label_search *search;
+	__u32 at;
+
+	if (!thread || !label)
+		return 0;
+	search = search_of(thread);
+	search->keys = user_u64_called(label->variable + label->dict_keys);
+	if (!search->keys)
+		return 0;
+	keys_place(search, label);
+	search->name = loop;
+	at = thread->loop_seen;
+	if (label->names[0] || at >= search->count ||
+	    user_u64_called(search->entries + (__u64)at * search->entry_bytes) != loop)
+		at = key_search(thread);
+	if (at >= KEYS_LIMIT)
+		return search->count > KEYS_LIMIT ? UNREADABLE : 0;
+	if (!label->names[0])
+		thread->loop_seen = at;
+	return entry_value(search, at);
+}
+
+/* The task of the thread's running loop, before CPython 3.14; as task_of_loop(). */
+__noinline __u64 loop_task(struct thread_state *thread)
+{
+	struct abi_label *label;
+	__u64 loop;
+	__u32 tgid;
+
+	if (!thread || !thread->block.tstate)
+		return 0;
+	tgid = thread->ids.tgid;
+	label = bpf_map_lookup_elem(&labels, &tgid);
+	if (!label)
+		return 0;
+	if (label->variable == ABI_LABEL_UNKNOWN)
+		return UNREADABLE;
+	loop = user_u64_called(thread->block.tstate + label->tstate_dict);
+	if (loop && label->names[0]) {
+		if (loop_stays(thread, label, loop))
+			return thread->task_address;
+		loop = running_loop(thread, label, loop);
+	}
+	return loop && loop != label->none ? task_of_loop(thread, label, loop) : 0;
 }
 
 /* Objects of 3.13 and later have values behind them, or a dict. */
@@ -377,7 +477,7 @@ __noinline __u64 named_value(struct thread_state *thread, struct abi_label *labe
 			     __u64 object)
 {
 	struct label_search *search;
-	__u64 at;
+	__u32 at;
 
 	if (!thread || !label || step >= ABI_LABEL_NAMES || !label->names[step])
 		return 0;
@@ -389,7 +489,7 @@ __noinline __u64 named_value(struct thread_state *thread, struct abi_label *labe
 	if (at >= KEYS_LIMIT)
 		return 0;
 	if (!search->values)
-		return user_u64_called(search->entries + at * search->entry_bytes + 8);
+		return entry_value(search, at);
 	at *= 8;
 	if (label->values_first != ABI_NONE)
 		at += label->values_first;
@@ -411,6 +511,48 @@ __noinline __u64 attribute_value(struct thread_state *thread, struct abi_label *
 		return item_value(thread, label, label->names[step], object);
 	at = label->slots >> step & 1 ? slot_find(thread, label, step, object) : 0;
 	return at ? user_u64_called(at) : named_value(thread, label, step, object);
+}
+
+/*
+ * The name of the thread's greenlet, if its instance has one, or of the function that it runs: that
+ * of its outermost frame. 0: it is the thread's main one, or there are none; UNREADABLE.
+ */
+__noinline __u64 greenlet_value(struct thread_state *thread, struct abi_label *label)
+{
+	struct task_struct *task = (void *)bpf_get_current_task_btf();
+	__u64 state, current, value;
+
+	if (!thread || !label || !label->variable_hash)
+		return 0;
+	state = tls_block(THREAD_POINTER(task), label->variable_hash);
+	if (state)
+		state = user_u64_called(state + label->variable);
+	/* 1: the thread has not used greenlets yet */
+	if (state <= 1)
+		return 0;
+	current = user_u64_called(state + GREENLET_CURRENT);
+	if (!current || current == user_u64_called(state))
+		return 0;
+	value = attribute_value(thread, label, 0, current);
+	if (value)
+		return value;
+	value = thread->block.tstate ? frame_outermost(thread, label->codes_of) : 0;
+	if (!value)
+		return UNREADABLE;
+	value = frame_code(&thread->target.offsets, value);
+	return user_u64_called(value + thread->target.offsets.code_qualname);
+}
+
+__noinline __u64 loop_task_name(struct thread_state *thread, __u64 task)
+{
+	struct abi_label *label;
+	__u32 tgid;
+
+	if (!thread)
+		return 0;
+	tgid = thread->ids.tgid;
+	label = bpf_map_lookup_elem(&labels, &tgid);
+	return label ? attribute_value(thread, label, 1, task) : 0;
 }
 
 /* Is the object a member of an enum? Its class's class is EnumType, or derived from it. */
@@ -554,7 +696,8 @@ __noinline __u64 label_value_read(struct thread_state *thread, struct abi_label 
 	task = &thread->task;
 	type = user_u64_called(object + thread->target.offsets.object_type);
 	flags = user_u64_called(type + label->type_flags);
-	*task = (struct task_name){.number = type, .how = EVENT_TASK_OTHER};
+	*task = (struct task_name){.number = type,
+				   .how = type ? EVENT_TASK_OTHER : EVENT_TASK_UNKNOWN};
 	if (flags & (TYPE_STR | TYPE_BYTES)) {
 		bytes = content_find(thread, label, object, flags);
 		task->number = 0;
@@ -625,10 +768,14 @@ __noinline int label_note(struct thread_state *thread)
 	if (!label)
 		return 0;
 	stays = allocator_stays(thread);
-	if (label_is(ABI_LABEL_CONTEXT)) {
+	if (label->variable == ABI_LABEL_UNKNOWN) {
+		object = UNREADABLE;
+	} else if (label_is(ABI_LABEL_CONTEXT)) {
 		if (!thread->block.tstate)
 			task_tstate_find(thread);
 		object = context_value(thread, label);
+	} else if (label_is(ABI_LABEL_GREENLET)) {
+		object = greenlet_value(thread, label);
 	} else {
 		object = local_value(thread, label);
 	}

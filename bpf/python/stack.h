@@ -148,6 +148,8 @@ __noinline int frame_append(struct thread_state *thread, __u64 address)
 	if (label_is(ABI_LABEL_LOCAL) && known->first_traceable & LABEL_CODE &&
 	    !thread->label_frame)
 		thread->label_frame = address;
+	if (label_is(ABI_LABEL_GREENLET) && !(known->first_traceable & LABEL_CODE))
+		thread->label_frame = address;
 	id = known->code_id;
 	slot = thread->stack.nframe & (EVENT_MAX_FRAMES - 1);
 	thread->frames[slot].code_id = id;
@@ -201,7 +203,7 @@ static __always_inline int frames_append(struct thread_state *thread, __u32 nfra
 }
 
 struct frames_count {
-	struct abi_target *target;
+	struct thread_state *thread;
 	__u64 frame; /* the next one */
 	__u64 count;
 };
@@ -209,30 +211,69 @@ struct frames_count {
 static __noinline long frames_count_step(__u32 turn UNUSED, void *context)
 {
 	struct frames_count *frames = context;
-	const struct abi_offsets *offsets = &frames->target->offsets;
+	struct thread_state *thread = frames->thread;
+	const struct abi_offsets *offsets = &thread->target.offsets;
 	__u8 owner = 0;
 
 	if (!frames->frame)
 		return 1;
 	if (offsets->frame_owner != ABI_NONE)
 		bpf_probe_read_user(&owner, 1, (void *)(frames->frame + offsets->frame_owner));
-	if (offsets->frame_owner == ABI_NONE || owner < offsets->owner_skip)
+	if (offsets->frame_owner == ABI_NONE || owner < offsets->owner_skip) {
 		frames->count++;
+		thread->code[0] = thread->code[1];
+		thread->code[1] = frames->frame;
+	}
 	frames->frame = user_u64(frames->frame + offsets->frame_previous);
 	return 0;
 }
 
 /*
  * The number of Python frames from `frame` on, for event_stack.total. Counted only for a new stack.
+ * thread->code begins with the last two of them, and the one beyond the limit or 0.
  */
-__noinline __u64 frames_count(struct abi_target *target, __u64 frame)
+__noinline __u64 frames_count(struct thread_state *thread, __u64 frame)
 {
-	struct frames_count frames = {.target = target, .frame = frame};
+	struct frames_count frames = {.thread = thread, .frame = frame};
 
-	if (!target)
+	if (!thread)
 		return 0;
 	loop_run(TOTAL_LIMIT, frames_count_step, &frames);
+	thread->code[2] = frames.frame;
 	return frames.count;
+}
+
+/* The code object of a frame. */
+static __always_inline __u64 frame_code(const struct abi_offsets *offsets, __u64 frame)
+{
+	__u64 code = user_u64_called(frame + offsets->frame_code);
+
+	return offsets->frame_code_tagged ? code & ~7ull : code;
+}
+
+/* Whether the code object of a frame is among those of codes_of. */
+__noinline int frame_is_labelled(struct abi_target *target, __u64 frame, __u32 codes_of)
+{
+	return target && label_code_find(codes_of, frame_code(&target->offsets, frame));
+}
+
+/*
+ * The outermost Python frame of the stack that was walked whose code object is not among those of
+ * codes_of; 0: it has none, or more frames than are looked at.
+ */
+__noinline __u64 frame_outermost(struct thread_state *thread, __u32 codes_of)
+{
+	if (!thread)
+		return 0;
+	if (!thread->next_frame)
+		return thread->label_frame;
+	thread->code[0] = 0;
+	thread->code[1] = thread->label_frame;
+	frames_count(thread, thread->next_frame);
+	if (thread->code[2])
+		return 0;
+	return frame_is_labelled(&thread->target, thread->code[1], codes_of) ? thread->code[0]
+									     : thread->code[1];
 }
 
 /* Sends the i-th frame's code object if it has not been sent yet. 0; -1: ring buffer full. */
@@ -286,7 +327,7 @@ __noinline int stack_emit(struct thread_state *thread, __u64 next, __u32 native)
 	for (i = 0; i < EVENT_MAX_FRAMES && i < nframe; i += WALK_PIECE)
 		if (frame_codes_emit(thread, i))
 			return -1;
-	thread->stack.total = nframe + (next ? frames_count(&thread->target, next) : 0) + native;
+	thread->stack.total = nframe + (next ? frames_count(thread, next) : 0) + native;
 	if (nframe > EVENT_MAX_FRAMES)
 		return -1;
 	bytes = sizeof(struct event_stack) + nframe * sizeof(struct event_frame);
@@ -320,7 +361,7 @@ static __always_inline int python_frames_begin(struct thread_state *thread, int 
 	thread->next_frame = frame;
 	if (has_labels)
 		thread->block.tstate = thread->tstate;
-	if (label_is(ABI_LABEL_LOCAL))
+	if (label_has_frame())
 		thread->label_frame = 0;
 	thread->walk++;
 	tick_note(thread);

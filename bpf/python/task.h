@@ -123,16 +123,24 @@ static __always_inline __u64 task_name_of(const struct abi_offsets *offsets, __u
 	return user_u64(task + offsets->task_name);
 }
 
+/* Before CPython 3.14, in python/label.h: the running task, and the name of one in Python. */
+__noinline __u64 loop_task(struct thread_state *thread);
+__noinline __u64 loop_task_name(struct thread_state *thread, __u64 task);
+
 /* Another task than at the record before, or perhaps. Returns as task_note(). */
 __noinline int task_change(struct thread_state *thread, __u64 task)
 {
 	__u64 name = 0, id = 0;
+	int is_in_python = 0;
 
 	if (!thread)
 		return 0;
 	thread->task_address = UNREADABLE;
 	if (task) {
 		name = task_name_of(&thread->target.offsets, task);
+		is_in_python = !name && !thread->target.offsets.tstate_task;
+		if (is_in_python)
+			name = loop_task_name(thread, task);
 		id = task_name_read(thread, name);
 	} else {
 		thread->task = (struct task_name){.how = EVENT_TASK_NONE};
@@ -140,7 +148,9 @@ __noinline int task_change(struct thread_state *thread, __u64 task)
 	if (id != thread->task_id && task_output(thread))
 		return -1;
 	thread->task_id = id;
-	thread->task_address = task;
+	/* The set_name() of one in Python has no probe. */
+	if (!is_in_python)
+		thread->task_address = task;
 	thread->task_name = name;
 	return 0;
 }
@@ -171,13 +181,14 @@ static __always_inline int task_note(struct thread_state *thread)
 	__u64 task = 0;
 	int stays;
 
-	if (!offsets->tstate_task)
+	if (!offsets->task_name)
 		return 0;
 	stays = allocator_stays(thread);
 	if (!thread->block.tstate)
 		task_tstate_find(thread);
 	if (thread->block.tstate)
-		task = user_u64(thread->block.tstate + offsets->tstate_task);
+		task = offsets->tstate_task ? user_u64(thread->block.tstate + offsets->tstate_task)
+					    : loop_task(thread);
 	if (stays && task == thread->task_address &&
 	    (!task || thread->target.renames != ABI_RENAMES_UNREPORTED ||
 	     user_u64(task + offsets->task_name) == thread->task_name))

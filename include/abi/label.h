@@ -9,9 +9,16 @@
 
 enum abi_label_source {
 	ABI_LABEL_NONE = 0,
-	ABI_LABEL_TASK = 1, /* the asyncio task that the thread runs: abi_offsets.tstate_task */
+	/*
+	 * The asyncio task that the thread runs: abi_offsets.tstate_task; before 3.14 that of the
+	 * thread's running loop in the dict `variable`
+	 */
+	ABI_LABEL_TASK = 1,
 	ABI_LABEL_CONTEXT = 2,
+	/* of these the walked frames are needed, too */
 	ABI_LABEL_LOCAL = 3,
+	/* the current greenlet: its name, or the function that it runs: of its outermost frame */
+	ABI_LABEL_GREENLET = 4,
 };
 
 /* How instances have their attributes; versions of CPython differ. */
@@ -22,12 +29,20 @@ enum abi_instance {
 	ABI_INSTANCE_INLINE = 3, /* 3.13 and later: values behind the object, or a dict */
 };
 
-#define ABI_LABEL_STEPS 4
-#define ABI_LABEL_NAMES (ABI_LABEL_STEPS + 1) /* the last one: "_name_", of an enum's members */
+#define ABI_LABEL_STEPS   4
+#define ABI_LABEL_NAMES   (ABI_LABEL_STEPS + 1) /* the last one: "_name_", of an enum's members */
+#define ABI_LABEL_UNKNOWN (~0ull)               /* as `variable`: the process does not tell it */
 
 /* Offsets as in struct object_offsets (runtime/cpython/offsets.h); ABI_NONE: none. */
 struct abi_label {
-	/* ABI_LABEL_CONTEXT: address of the ContextVar, and its hash as the tree has it */
+	/*
+	 * ABI_LABEL_CONTEXT: address of the ContextVar, and its hash as the tree has it.
+	 * ABI_LABEL_TASK: address of the dict {loop: task}; names[0] is the key of the running loop
+	 * in the dict of a thread's state, or 0: the state has the loop itself; names[1] is the
+	 * attribute with the name of a task in Python.
+	 * ABI_LABEL_GREENLET: where a thread has its state of greenlet: offset in the block of a
+	 * module's thread-local variables, and the module; names[0] is "name"
+	 */
 	__u64 variable;
 	__u32 variable_hash;
 	__u32 tstate_context; /* offset in the thread's state */
@@ -50,13 +65,15 @@ struct abi_label {
 	__u16 frame_locals; /* ABI_LABEL_LOCAL: the first variable of a frame */
 	__u16 cell_value;
 	__u16 bytes_data;
+	/* ABI_LABEL_TASK: the dict or loop in the state; the loop in the value, 0: it is that */
+	__u16 tstate_dict, loop_held;
 	__u32 codes_of; /* tgid in abi_label_key: of the process, or of one that forked it */
-	__u32 reserved;
 };
 
 /*
- * By process and address: the code objects of ABI_LABEL_LOCAL's function, and the types that have a
- * slot (__slots__) of a step's name.
+ * By process and address: the code objects of ABI_LABEL_LOCAL's function, those that call a
+ * greenlet's function (ABI_LABEL_GREENLET), and the types that have a slot (__slots__) of a step's
+ * name.
  */
 struct abi_label_key {
 	__u64 code; /* address of a code object, or of a type */

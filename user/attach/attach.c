@@ -837,10 +837,10 @@ int attach_new(struct attach **out, const struct features *features, const struc
 	states_place(attach, features);
 	if (!opts->sampling)
 		bpf_map__set_max_entries(attach->skeleton->maps.sampled, 1);
-	if (opts->label_source <= ABI_LABEL_TASK) {
+	if (opts->label_source == ABI_LABEL_NONE)
 		bpf_map__set_max_entries(attach->skeleton->maps.labels, 1);
+	if (opts->label_source <= ABI_LABEL_TASK)
 		bpf_map__set_max_entries(attach->skeleton->maps.label_codes, 1);
-	}
 	bpf_program__set_autoload(attach->skeleton->progs.process_exec_begin,
 				  features->prepare_exec);
 	programs_select(attach, opts);

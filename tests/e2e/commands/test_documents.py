@@ -35,7 +35,8 @@ NOT_RUN = {
     r"^sudo tracer memory --(comm|unshared) ": "needs a service that forks; test_memory_service.py has one",
     r" --by (context|local)\b": "needs a program with such variables; tests/e2e/python/test_labels.py has one",
     r" --by (otel-|structlog:)": "needs these libraries; tests/e2e/python/test_label_values.py has them",
-    r" --by task\b": "needs CPython 3.14; tests/e2e/python/test_tasks.py has it",
+    r" --by task\b": "needs a program with tasks; tests/e2e/python/test_tasks.py has one",
+    r" --by greenlet\b": "needs a program with greenlets; tests/e2e/python/test_greenlets.py has one",
     r" --core core\.": "needs a core file; test_heap_core.py has the kernel's",
 }
 KERNEL = ("events", "stat")

@@ -190,7 +190,7 @@ static const struct argp_option report_options[] = {
 	 10},
 	{"by", KEY_BY, "OWNER", 0,
 	 "group by owner instead of lines: process, comm (command), container, thread, task "
-	 "(asyncio's; CPython 3.14 and later), or by what the blocks were allocated for: context "
+	 "(asyncio's), greenlet, or by what the blocks were allocated for: context "
 	 "NAME[.attribute...], the value of a context variable, local "
 	 "FUNCTION:NAME[.attribute...], that of a variable in the nearest frame of a function, or "
 	 "what a library keeps there: otel-trace, otel-span, otel-name (OpenTelemetry), django, "
@@ -256,6 +256,12 @@ static error_t option_by(struct report_choice *choice, const char *arg, struct a
 
 	if (!strncmp(arg, "context", 7) || !strncmp(arg, "local", 5))
 		return option_label(choice, arg, state);
+	if (!strcmp(arg, "greenlet")) {
+		choice->label = (struct label_spec){ABI_LABEL_GREENLET, .text = "greenlet"};
+		choice->opts.label = choice->label.text;
+		choice->opts.by = GROUP_LABEL;
+		return 0;
+	}
 	int err = presets_parse(arg, &choice->label);
 	if (err != -ENOENT)
 		return label_take(choice, err, arg);

@@ -6,7 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/cpython/greenlets.h"
 #include "runtime/cpython/heap.h"
+#include "runtime/cpython/tasks.h"
 #include "runtime/heap/object_types.h"
 #include "util/error.h"
 #include "util/sorted.h"
@@ -575,13 +577,18 @@ static int types_find(struct search *search)
 		       : type_find(runtime, "PyFunction_Type", &search->function_type);
 }
 
+bool labels_reads_heap(const struct label_spec *spec)
+{
+	return spec->source == ABI_LABEL_CONTEXT || spec->source == ABI_LABEL_LOCAL;
+}
+
 int labels_find(struct python_runtime *runtime, const struct label_spec *spec,
 		struct label_found *out)
 {
 	*out = (struct label_found){0};
 	if (!runtime->offsets->tstate_context)
-		return error_set(-ENOTSUP, "variables (--by context, local) are read of builds "
-					   "with the GIL only");
+		return error_set(-ENOTSUP, "what --by asks for is read of builds with "
+					   "the GIL only");
 	struct search *search = calloc(1, sizeof(*search));
 	if (!search)
 		return -ENOMEM;
@@ -589,7 +596,13 @@ int labels_find(struct python_runtime *runtime, const struct label_spec *spec,
 	path_divide(search);
 	layout_take(runtime, &out->label);
 	out->label.hex_digits = spec->hex_digits;
-	int err = types_find(search) ?: objects_look(search) ?: label_take(search);
+	int err = types_find(search);
+	if (!err && spec->source == ABI_LABEL_TASK)
+		err = tasks_place(runtime, &out->label);
+	else if (!err && spec->source == ABI_LABEL_GREENLET)
+		err = greenlets_place(runtime, out);
+	else if (!err)
+		err = objects_look(search) ?: label_take(search);
 	free(search);
 	return err;
 }

@@ -13,6 +13,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "abi/events.h"
@@ -22,7 +23,7 @@
 #define LABEL_TEXT  128u
 #define LABEL_CODES 256u /* limit of a function's code objects, and of types with a slot */
 
-/* What is asked for: "context PATH", "local FUNCTION:PATH". */
+/* What is asked for: "context PATH", "local FUNCTION:PATH", "greenlet"; of ABI_LABEL_TASK the source only. */
 struct label_spec {
 	enum abi_label_source source;
 	char text[EVENT_LABEL_TEXT]; /* as above */
@@ -41,6 +42,8 @@ struct label_found {
 
 /* text: behind the first word. 0; -EINVAL: error_set() says what is expected. */
 int label_spec_parse(enum abi_label_source source, const char *text, struct label_spec *out);
+/* Whether labels_find() reads the process's whole heap. */
+bool labels_reads_heap(const struct label_spec *spec);
 /*
  * Also sets the types in runtime->target that BPF compares with. 0; -EAGAIN: what is asked for is
  * not there, or not yet (error_set); -EEXIST: there are several variables of that name, or several

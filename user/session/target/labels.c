@@ -12,8 +12,13 @@
 #include "util/clock.h"
 #include "util/error.h"
 
-/* For a variable that is not there yet: after a second, and for a twentieth of the time. */
+/*
+ * For what is not there yet: after a second and for a twentieth of the time. Where no heap is read,
+ * soon, and then each time after twice as long: with -a there are many that never have it.
+ */
 #define LOOK_AGAIN_NS 1000000000ull
+#define LOOK_SOON_NS  50000000ull
+#define LOOKS_LONGER  6u
 #define LOOK_SHARE    20
 
 /* Places the probe at Task.set_name(). Without it BPF reads the task's name more often. */
@@ -52,6 +57,19 @@ static void setter_watch(struct session *session, struct target *target)
 	error_clear();
 }
 
+/* How long after a look that took so long there is another one. */
+static uint64_t look_wait_ns(const struct session *session, struct target *target, uint64_t took_ns)
+{
+	uint64_t wait_ns = LOOK_AGAIN_NS;
+
+	if (!labels_reads_heap(&session->opts.label)) {
+		wait_ns = LOOK_SOON_NS << target->label_looks;
+		if (target->label_looks < LOOKS_LONGER)
+			target->label_looks++;
+	}
+	return wait_ns + LOOK_SHARE * took_ns;
+}
+
 /* Passes on to BPF where the variable is; with -EAGAIN it is looked for later. 0, -errno. */
 static int label_find(struct session *session, struct target *target)
 {
@@ -65,7 +83,7 @@ static int label_find(struct session *session, struct target *target)
 		log_info("PID %d: %zu functions or types beyond %u are not looked at for --by",
 			 target->pid, found.dropped, LABEL_CODES);
 	if (err == -EAGAIN)
-		target->label_ns = now_ns + LOOK_AGAIN_NS + LOOK_SHARE * (now_ns - begun_ns);
+		target->label_ns = now_ns + look_wait_ns(session, target, now_ns - begun_ns);
 	return err
 		       ?: attach_label(session->attach, (uint32_t)target->pid, &found.label,
 				       found.keys, found.codes, found.code_count);
@@ -77,9 +95,11 @@ static int target_label_find(struct session *session, struct target *target)
 
 	if (session->opts.label.source == ABI_LABEL_TASK) {
 		err = tasks_find(&target->runtime);
-		if (!err && target->runtime.target.offsets.tstate_task)
-			setter_watch(session, target);
-		return err;
+		if (err)
+			return err;
+		setter_watch(session, target);
+		if (target->runtime.target.offsets.tstate_task)
+			return 0;
 	}
 	err = label_find(session, target);
 	if (err != -EAGAIN)
@@ -100,7 +120,7 @@ int target_label_choose(struct session *session, struct target *target, int foll
 	if ((err != -ENOTSUP && err != -EEXIST) || !(followed || session->opts.everywhere))
 		return err;
 	target->tasks_unreported = 1;
-	target->runtime.target.offsets.tstate_task = 0;
+	target->runtime.target.offsets.task_name = 0;
 	if (session->label_logs++ < SESSION_LOGS)
 		log_info("PID %d is traced without what --by asks for: %s", target->pid,
 			 error_reason(err));
@@ -134,6 +154,16 @@ const void *session_label_hash(const struct session *session, const void *record
 	return hashed;
 }
 
+/* It was traced before it was known that it does not tell: from now on its blocks say so. */
+static void label_unknown(struct session *session, struct target *target, int err)
+{
+	const struct abi_label unknown = {.variable = ABI_LABEL_UNKNOWN};
+
+	log_info("PID %d is traced without what --by asks for: %s", target->pid, error_reason(err));
+	if (attach_label(session->attach, (uint32_t)target->pid, &unknown, NULL, NULL, 0))
+		log_debug("PID %d: its blocks do not say so", target->pid);
+}
+
 void session_labels_due(struct session *session, uint64_t now)
 {
 	for (size_t i = 0; i < session->count; i++) {
@@ -149,8 +179,7 @@ void session_labels_due(struct session *session, uint64_t now)
 		if (!err)
 			log_debug("PID %d: found what --by asks for", target->pid);
 		else if (err != -EAGAIN)
-			log_info("PID %d is traced without what --by asks for: %s", target->pid,
-				 error_reason(err));
+			label_unknown(session, target, err);
 		error_clear();
 	}
 }

@@ -236,7 +236,7 @@ int target_announce(struct session *session, struct target *target, const char *
 
 	if (!process_stat_read(target->pid, &info) && !process_boot_read(record.boot))
 		record.start_ticks = info.start_ticks;
-	process_service_read(target->pid, &service);
+	process_service_read(target->pid, target->runtime.space, &service);
 	_Static_assert(sizeof(service.name) == sizeof(record.service), "service");
 	memcpy(record.service, service.name, sizeof(record.service));
 	memcpy(record.version, service.version, sizeof(record.version));

@@ -55,6 +55,7 @@ struct target {
 	int reuse_unseen, ends_unseen;      /* as in struct plan */
 	int tasks_unreported;               /* EVENT_MODE_TASKS_UNREPORTED */
 	uint64_t label_ns;                  /* when its variable is looked for again; 0: never */
+	unsigned int label_looks;           /* how often it was not there */
 	int heap_unreadable;                /* its heap is never walked */
 	uint64_t rss_ns;                    /* when its RSS was last read */
 	size_t thread_cursor;               /* where threads without a name are looked for */

@@ -2,8 +2,9 @@
 """asyncio tasks that allocate different amounts on one line. usage: task_owners.py [late|forked]
 
 Prints "ready", waits for a line, works, prints {task: [bytes, blocks]} of line K ("": in no task),
-waits for stdin's end. late: asyncio is loaded only after that line. forked: a child
-prints "forked", waits for another line and does the work.
+waits for stdin's end. late: asyncio is loaded only after that line; a loop runs, "looped" is
+printed, and another line waited for. Else a loop has run before. forked: a child prints "forked",
+waits for another line and does the work.
 """
 import _thread
 import gc
@@ -14,6 +15,8 @@ import threading
 
 if sys.argv[1:] != ["late"]:
     import asyncio
+
+    asyncio.run(asyncio.sleep(0))
 
 gc.disable()
 LATER = 50
@@ -102,15 +105,26 @@ def same_addresses(task):
     assert len(addresses) < LATER, "no address was used again"
 
 
+def task_set(loop, old, new):
+    if sys.version_info >= (3, 12):
+        asyncio.tasks._swap_current_task(loop, new)
+    else:
+        asyncio.tasks._leave_task(loop, old)
+        asyncio.tasks._enter_task(loop, new)
+
+
 def as_other():
-    """Of a task of another class it is not known where it has its name. In Python's own, a task is
-    none that runs."""
+    """Of a task of another class it is not known where it has its name. From 3.14 on a task in
+    Python is none that runs."""
     loop = asyncio.get_running_loop()
+    running = asyncio.current_task()
     for count in range(1, 4):
-        running = asyncio.tasks._swap_current_task(loop, threading.local())
+        other = threading.local()
+        task_set(loop, running, other)
         fill("<unknown>", count)
-        asyncio.tasks._swap_current_task(loop, running)
-    return asyncio.tasks._PyTask(work("", 2), name="python")
+        task_set(loop, other, running)
+    name = "python" if sys.version_info < (3, 14) else ""
+    return asyncio.tasks._PyTask(work(name, 2), loop=loop, name="python")
 
 
 async def one_after_another():
@@ -126,8 +140,10 @@ async def one_after_another():
 
 
 async def main():
-    tasks = [asyncio.create_task(work(name, 20 + i), name=name)
-             for i, name in enumerate(("alpha", "beta", LONG, HOSTILE))]
+    tasks = [
+        asyncio.create_task(work(name, 20 + i), name=name)
+        for i, name in enumerate(("alpha", "beta", LONG, HOSTILE))
+    ]
     tasks += [asyncio.create_task(unnamed(count)) for count in (8, 9)]
     tasks.append(asyncio.create_task(renamed(), name="first"))
     await asyncio.gather(*tasks)
@@ -138,17 +154,29 @@ async def main():
     asyncio.current_task().set_name(name)
     await as_other()
     kept[asyncio.current_task().get_name()] = [fill(None, 11)]
-    await asyncio.to_thread(fill, "", 13)  # a thread that runs no task
+    # a thread that runs no task
+    await asyncio.get_running_loop().run_in_executor(None, fill, "", 13)
 
 
 async def other():
     await asyncio.gather(*[asyncio.create_task(work(name, 30), name=name) for name in ("x", "y")])
 
 
+def others():
+    """Loops one after another."""
+    asyncio.run(other())
+    fill("", 3)
+    asyncio.run(other())
+
+
 os.write(1, b"ready\n")
 os.read(0, 100)
 if sys.argv[1:] == ["late"]:
     import asyncio
+
+    asyncio.run(asyncio.sleep(0))
+    os.write(1, b"looped\n")
+    os.read(0, 100)
 if sys.argv[1:] == ["forked"] and (child := os.fork()):
     os.waitpid(child, 0)
     sys.exit()
@@ -156,7 +184,7 @@ if sys.argv[1:] == ["forked"]:
     os.write(1, b"forked\n")
     os.read(0, 100)
 fill("", 17)
-thread = threading.Thread(target=lambda: asyncio.run(other()))
+thread = threading.Thread(target=others)
 thread.start()
 asyncio.run(main())
 thread.join()
