@@ -122,12 +122,17 @@ struct thread_state {
 		 * frame of another one; 0: none
 		 */
 		__u64 label_frame;
+		/* of the context, where label_found was looked up last; UNREADABLE: none was */
+		__u64 label_tree;
 	};
-	/*
-	 * ABI_LABEL_TASK before 3.14, where the task was found: hash of the dicts' versions; 3.13,
-	 * whose dicts have none: position of the entry, a guess
-	 */
-	__u64 loop_seen;
+	union {
+		__u64 label_found; /* with label_tree */
+		/*
+		 * ABI_LABEL_TASK before 3.14, where the task was found: hash of the dicts'
+		 * versions; 3.13, whose dicts have none: position of the entry, a guess
+		 */
+		__u64 loop_seen;
+	};
 	/* last_free comes from a debugging hook: the object allocator may get it, too */
 	__u32 last_hooked;
 	__u32 reserved;     /* bytes of the ring buffer since the last read-ahead */
@@ -390,6 +395,8 @@ __noinline int thread_refresh(void)
 	if (thread->target.space_id != target->space_id)
 		thread->task_id = 0;
 	thread->task_address = UNREADABLE;
+	if (label_is(ABI_LABEL_CONTEXT))
+		thread->label_tree = UNREADABLE;
 	thread->target = *target;
 	thread->ids = thread_ids();
 	thread->target_version = version;

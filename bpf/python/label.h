@@ -147,29 +147,62 @@ static __noinline long tree_step(__u32 turn UNUSED, void *context)
 	return !search->node;
 }
 
-/* The variable's value in the thread's current context; 0: it has none there. */
-__noinline __u64 context_value(struct thread_state *thread, struct abi_label *label)
+/*
+ * The variable's value in the thread's current context; 0: it has none there. A tree never changes:
+ * a variable that is set is in a new one. stays: no block was made meanwhile, so a tree at the
+ * address of the one before is that one.
+ */
+__noinline __u64 context_value(struct thread_state *thread, struct abi_label *label, int stays)
 {
 	struct label_loop loop = {thread};
 	struct label_search *search;
+	__u64 tree;
 
-	if (!thread || !label || !thread->block.tstate || !label->variable)
+	if (!thread || !label)
 		return 0;
+	thread->label_tree = stays ? thread->label_tree : UNREADABLE;
+	if (!thread->block.tstate || !label->variable) {
+		thread->label_tree = UNREADABLE;
+		return 0;
+	}
+	tree = user_u64_called(thread->block.tstate + label->tstate_context);
+	if (tree)
+		tree = user_u64_called(tree + CONTEXT_VARS);
+	if (tree == thread->label_tree)
+		return thread->label_found;
 	search = search_of(thread);
 	search->variable = label->variable;
 	search->hash = label->variable_hash;
 	search->value = 0;
-	search->node = user_u64_called(thread->block.tstate + label->tstate_context);
-	if (search->node)
-		search->node =
-			user_u64_called(user_u64_called(search->node + CONTEXT_VARS) + TREE_ROOT);
+	search->node = tree ? user_u64_called(tree + TREE_ROOT) : 0;
 	if (search->node)
 		loop_run(TREE_LEVELS, tree_step, &loop);
+	thread->label_tree = tree;
+	thread->label_found = search->value;
 	return search->value;
 }
 
-/* The variable's value in the nearest frame of the function; 0: there is none. */
-__noinline __u64 local_value(struct thread_state *thread, struct abi_label *label)
+/*
+ * Is the label the variable itself, of the tree that it was in at the thread's block before? Of most
+ * blocks: so it is asked first, and without the label. No other block was made since then.
+ */
+static __always_inline int context_stays(struct thread_state *thread)
+{
+	const struct abi_offsets *offsets = &thread->target.offsets;
+	__u64 tree;
+
+	if (!thread->block.tstate || !offsets->tstate_task ||
+	    thread->task_address != thread->label_found)
+		return 0;
+	tree = user_u64(thread->block.tstate + offsets->tstate_task);
+	return tree && user_u64(tree + CONTEXT_VARS) == thread->label_tree;
+}
+
+/*
+ * The variable's value in the nearest frame of the function; 0: there is none. stays: the object
+ * that was reported last, which is no cell, is still there.
+ */
+__noinline __u64 local_value(struct thread_state *thread, struct abi_label *label, int stays)
 {
 	struct abi_label_code *code;
 	__u64 frame, value;
@@ -183,7 +216,7 @@ __noinline __u64 local_value(struct thread_state *thread, struct abi_label *labe
 	value = user_u64_called(frame + label->frame_locals + 8ull * code->slot);
 	if (thread->target.offsets.frame_code_tagged)
 		value &= ~7ull;
-	if (label->cell_type &&
+	if (label->cell_type && !(stays && value == thread->task_address) &&
 	    user_u64_called(value + thread->target.offsets.object_type) == label->cell_type)
 		value = user_u64_called(value + label->cell_value);
 	return value;
@@ -763,21 +796,23 @@ __noinline int label_note(struct thread_state *thread)
 
 	if (!thread)
 		return 0;
+	stays = allocator_stays(thread);
+	if (stays && label_is(ABI_LABEL_CONTEXT) && context_stays(thread))
+		return 0;
 	tgid = thread->ids.tgid;
 	label = bpf_map_lookup_elem(&labels, &tgid);
 	if (!label)
 		return 0;
-	stays = allocator_stays(thread);
 	if (label->variable == ABI_LABEL_UNKNOWN) {
 		object = UNREADABLE;
 	} else if (label_is(ABI_LABEL_CONTEXT)) {
 		if (!thread->block.tstate)
 			task_tstate_find(thread);
-		object = context_value(thread, label);
+		object = context_value(thread, label, stays);
 	} else if (label_is(ABI_LABEL_GREENLET)) {
 		object = greenlet_value(thread, label);
 	} else {
-		object = local_value(thread, label);
+		object = local_value(thread, label, stays);
 	}
 	for (i = 0; i < ABI_LABEL_STEPS && i < label->steps && object; i++)
 		object = attribute_value(thread, label, i, object);

@@ -104,7 +104,8 @@ static __always_inline int allocator_stays(struct thread_state *thread)
 	if (!gil_is_held(&thread->block) && (thread->block.api & EVENT_API_MASK) != EVENT_API_LARGE)
 		return 0;
 	if (*last == thread->ids.tid)
-		return !thread->target.partial && !thread->target.sample_bytes;
+		return !thread->target.partial && !thread->target.sample_bytes &&
+		       !thread->target.paused;
 	*last = thread->ids.tid;
 	return 0;
 }

@@ -74,6 +74,8 @@ enum event_mode {
 #define EVENT_MODE_PAGES    0x100000u /* its page faults are traced, and nothing else */
 /* With EVENT_MODE_TASKS: names and values are EVENT_TASK_HASHED. */
 #define EVENT_MODE_LABELS_HASHED 0x800000u
+/* Windows: its blocks are estimated by thread, too. With EVENT_MODE_TASKS by task, in its place. */
+#define EVENT_MODE_THREADS 0x200000u
 
 #define EVENT_SERVICE_TEXT 128
 #define EVENT_BOOT_TEXT    40

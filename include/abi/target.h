@@ -91,7 +91,10 @@ struct abi_offsets {
 	__u8 frame_code_checked; /* 1: frame_code may be no code object: check its type (3.13+) */
 	/* 1: a code object has a number that is unique in the process (co_version, 3.12+) */
 	__u8 code_versioned;
-	/* the thread state's asyncio task (3.14+); 0: tasks are not told */
+	/*
+	 * the thread state's asyncio task (3.14+), or with ABI_LABEL_CONTEXT its context; 0: tasks
+	 * are not told
+	 */
 	__u16 tstate_task;
 	__u16 task_name; /* of an asyncio task: a str, or an int N that stands for "Task-N" */
 };

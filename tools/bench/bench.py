@@ -296,6 +296,10 @@ TABLES = {
         False,
         lambda python, options, folder: bench_columns.bench(python, TRACER, options, folder),
     ),
+    "labels": (
+        False,
+        lambda python, options, folder: bench_columns.bench_labels(python, TRACER, options, folder),
+    ),
     "tasks": (False, lambda _, options, folder: bench_columns.bench_tasks(TRACER, options, folder)),
     "view": (False, lambda python, options, folder: bench_view.bench(python, TRACER, folder)),
     "system": (
@@ -342,7 +346,7 @@ def main():
     parser.add_argument(
         "--only",
         default="speed,memory,attach,detach,replay,stats,sample,system,windows,unwind,heap,columns,"
-        "tasks,view,programs",
+        "labels,tasks,view,programs",
     )
     parser.add_argument("--other", help="columns, tasks: another tracer, in turn with ours")
     parser.add_argument(

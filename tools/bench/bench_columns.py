@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measures what columns beside the live blocks (allocated, short-lived, threads, the peak) cost a
 program in census mode: with nobody looking, and with a live view on a terminal that shows them; and
-what --by task costs programs of asyncio tasks.
+what --by task costs programs of asyncio tasks, and --by context and --by local the same workloads.
 
 Every variant runs in turn, round after round, and is compared with plain census of the same round.
 With --other, another tracer runs in turn with them: a build that counts nothing of this.
@@ -40,6 +40,16 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 Variant = collections.namedtuple("Variant", "name tracer options keys shows")
 PLAIN = "census"
 RECORD = ("--record", "FOLDER/columns.rec", "--every", "1")
+# The value of a context variable, which changes 200 times a second, as requests come; and arguments
+# that change with each round.
+REQUESTS = """
+import contextvars, itertools, signal
+request, numbers = contextvars.ContextVar("bench.request"), itertools.count()
+signal.signal(signal.SIGALRM, lambda *_: request.set("request %d" % next(numbers)))
+request.set("request")
+signal.setitimer(signal.ITIMER_REAL, 0.005, 0.005)
+"""
+LOCALS = {"w1": "work:i", "w2": "down:i", "w3": "loads:s"}
 
 
 def variants(tracer, other):
@@ -65,6 +75,15 @@ def task_variants(tracer, other):
     if other:
         found.append(Variant("census, --by task, the other tracer", other, by_task, None, None))
     return found
+
+
+def label_variants(tracer):
+    return [
+        Variant("untraced", None, (), None, None),
+        Variant(PLAIN, tracer, (), None, None),
+        Variant("census, --by context", tracer, ("--by", "context bench.request"), None, None),
+        Variant("census, --by local", tracer, ("--by", "local LOCAL"), None, None),
+    ]
 
 
 class Terminal:
@@ -122,9 +141,10 @@ class Terminal:
         os.write(self.master, keys)
 
 
-def attach(variant, pid, folder):
+def attach(variant, pid, name, folder):
     """The tracer, once it has attached and shows what it is to show."""
-    options = [word.replace("FOLDER", folder) for word in variant.options]
+    words = {"FOLDER": folder, "LOCAL": LOCALS.get(name, "")}
+    options = [re.sub("FOLDER|LOCAL", lambda found: words[found[0]], o) for o in variant.options]
     argv = [variant.tracer, "--overhead=0", "-p", str(pid)]
     argv += ["-o", os.path.join(folder, "columns.pb.gz"), *options]
     terminal = Terminal(argv + ["--no-live"] * (variant.keys is None))
@@ -135,11 +155,9 @@ def attach(variant, pid, folder):
     return terminal
 
 
-def run(variant, python, name, rounds, folder):
+def run(variant, python, name, rounds, folder, loads=""):
     """(the workload's seconds, CPU seconds of the tracer with its view)"""
     path, *arguments = python.workload(name, rounds)
-    # A service that runs has loaded asyncio.
-    loads = "import asyncio\n" if name in TASK_ROUNDS else ""
     target = subprocess.Popen(
         [*python.prefix, path, "-c", loads + WAIT, *arguments],
         stdin=subprocess.PIPE,
@@ -150,7 +168,7 @@ def run(variant, python, name, rounds, folder):
     try:
         target.stdout.readline()
         if variant.tracer:
-            terminal = attach(variant, target.pid, folder)
+            terminal = attach(variant, target.pid, name, folder)
         said, _ = target.communicate(b"g", TIMEOUT)
         if terminal:
             _, status, usage = os.wait4(terminal.process.pid, 0)
@@ -181,22 +199,25 @@ def cell(times, name):
     )
 
 
-def measure(python, chosen, rounds_of, options, folder):
-    """Measures and prints; returns the table."""
+def measure(python, chosen, rounds_by_name, options, folder, loads=""):
+    """Measures and prints; returns the table. loads: what each program does before it begins."""
     rows = [[variant.name] for variant in chosen]
-    for name, rounds in rounds_of.items():
+    for name, rounds in rounds_by_name.items():
         times = collections.defaultdict(list)
         rounds = max(1, int(rounds * options.scale))
         for turn in range(options.reps):
             # Each begins as often as the others.
             for variant in chosen[turn % len(chosen) :] + chosen[: turn % len(chosen)]:
                 print("bench: columns, %s, %s" % (name, variant.name), file=sys.stderr, flush=True)
-                times[variant.name].append(run(variant, python, name, rounds, folder))
+                times[variant.name].append(run(variant, python, name, rounds, folder, loads))
         for row, variant in zip(rows, chosen):
             cpu = statistics.median(pair[1] for pair in times[variant.name])
             row.append(cell(times, variant.name))
             row.append("%.2f s" % cpu if variant.tracer else "")
-    head = ["traced by", *(text for name in rounds_of for text in (name, "the tracer's CPU time"))]
+    head = [
+        "traced by",
+        *(text for name in rounds_by_name for text in (name, "the tracer's CPU time")),
+    ]
     text = bench_page.table(
         [head, *rows], "%s, medians of %d rounds" % (python.label, options.reps)
     )
@@ -204,11 +225,20 @@ def measure(python, chosen, rounds_of, options, folder):
     return text
 
 
+def rounds_of(options):
+    names = options.workloads.split(",")
+    return {name: rounds for name, rounds in ROUNDS.items() if name in names}
+
+
 def bench(python, tracer, options, folder):
     """Measures and prints; returns the table."""
-    names = options.workloads.split(",")
-    chosen = {name: rounds for name, rounds in ROUNDS.items() if name in names}
-    return measure(python, variants(tracer, options.other), chosen, options, folder)
+    return measure(python, variants(tracer, options.other), rounds_of(options), options, folder)
+
+
+def bench_labels(python, tracer, options, folder):
+    """The same of --by context and --by local."""
+    chosen = rounds_of(options)
+    return measure(python, label_variants(tracer), chosen, options, folder, REQUESTS)
 
 
 def bench_tasks(tracer, options, folder):
@@ -217,7 +247,9 @@ def bench_tasks(tracer, options, folder):
     if not path:
         raise LookupError("no CPython %s with symbols (make roots)" % TASK_VERSION)
     python = Python(path, folder)
+    chosen = task_variants(tracer, options.other)
     try:
-        return measure(python, task_variants(tracer, options.other), TASK_ROUNDS, options, folder)
+        # A service that runs has loaded asyncio.
+        return measure(python, chosen, TASK_ROUNDS, options, folder, "import asyncio\n")
     finally:
         python.remove()

@@ -20,6 +20,7 @@
 #include "cmd/evidence/bundle.h"
 #include "cmd/heap/heap_leaks.h"
 #include "cmd/options/trace_options.h"
+#include "cmd/time/line_name.h"
 #include "cmd/time/recording_leaks.h"
 #include "cmd/time/time_options.h"
 #include "report/caveats/completeness.h"
@@ -135,6 +136,7 @@ struct passed {
 	const char *arg; /* borrowed */
 };
 
+/* BY_LINE_ALONE: or by choice.group, if it is none of lines. */
 enum leaks_by { BY_HOLDER, BY_LINE_ALONE };
 
 struct leaks_command {
@@ -170,7 +172,10 @@ static const struct argp_option options[] = {
 	 "larger one only types are compared, not what holds them",
 	 1},
 	{"by", KEY_BY, "KEY", 0,
-	 "holder (default); line: only which lines allocate what grows, without what holds it", 1},
+	 "holder (default); line: only which lines allocate what grows, without what holds it; "
+	 "thread, task, context NAME, local FUNCTION:NAME: only for whom that is, of processes, or "
+	 "of a recording that was made with that",
+	 1},
 	{"fail-on", KEY_FAIL_ON, "VERDICT", 0,
 	 "grows: exit with status 3 if something grows, for scripts and tests", 1},
 	CLI_OPTION_REQUIRE_COMPLETE(1),
@@ -220,10 +225,11 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		command->lines = 1;
 		return 0;
 	case KEY_BY:
-		if (strcmp(arg, "holder") != 0 && strcmp(arg, "line") != 0)
-			return cli_reject("--by", arg, "holder or line");
-		command->by = !strcmp(arg, "line") ? BY_LINE_ALONE : BY_HOLDER;
-		return 0;
+		command->by = !strcmp(arg, "holder") ? BY_HOLDER : BY_LINE_ALONE;
+		command->choice.by = 0;
+		if (command->by == BY_HOLDER || !strcmp(arg, "line"))
+			return 0;
+		return time_take_by(&command->choice, "holder, line, ", arg, state);
 	case KEY_FAIL_ON:
 		if (strcmp(arg, "grows") != 0)
 			return cli_reject("--fail-on", arg, "grows");
@@ -340,11 +346,16 @@ static int recording_judge(const struct leaks_command *command, const char *path
 	return status;
 }
 
+static const char *by_text(const struct time_choice *choice)
+{
+	return choice->group == GROUP_LABEL ? choice->label.text : line_noun(choice->group);
+}
+
 /* Does not return. Its report is not wanted. */
 static void child_trace(const struct leaks_command *command, const char *path)
 {
 	int layer = command->choice.layer, null = open("/dev/null", O_WRONLY | O_CLOEXEC), argc = 0;
-	char every[32], *argv[PASSED + 16];
+	char every[32], *argv[PASSED + 17];
 
 	snprintf(every, sizeof(every), "--every=%.3f",
 		 (double)command->duration_ns / 1e9 / SNAPSHOTS + 0.001);
@@ -356,6 +367,9 @@ static void child_trace(const struct leaks_command *command, const char *path)
 			     one->arg ? one->arg : "") < 0)
 			exit(EXIT_FAILED);
 	}
+	if (command->choice.group >= GROUP_THREAD &&
+	    asprintf(&argv[argc++], "--by=%s", by_text(&command->choice)) < 0)
+		exit(EXIT_FAILED);
 	argv[argc++] = (char *)"-d";
 	argv[argc++] = (char *)command->duration;
 	argv[argc++] = (char *)"--record";

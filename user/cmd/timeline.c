@@ -17,15 +17,26 @@ struct timeline_command {
 	struct cli_arguments files;
 };
 
+enum { KEY_BY = 0x500 };
+
+static const struct argp_option options[] = {
+	{"by", KEY_BY, "OWNER", 0,
+	 "thread, task, context NAME or local FUNCTION:NAME in place of lines, if the recording "
+	 "was made with that",
+	 1},
+	{0},
+};
+
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
 	struct timeline_command *command = state->input;
 
-	(void)arg;
 	if (key == ARGP_KEY_INIT) {
 		state->child_inputs[0] = &command->choice;
 		return 0;
 	}
+	if (key == KEY_BY)
+		return time_take_by(&command->choice, NULL, arg, state);
 	return cli_parse_arguments(key, state, &command->files);
 }
 
@@ -55,6 +66,7 @@ int cli_timeline(int argc, char **argv)
 {
 	static const struct argp_child children[] = {{&time_argp, 0, NULL, 0}, {0}};
 	static const struct argp argp = {
+		.options = options,
 		.parser = parse,
 		.args_doc = "FILE",
 		.doc = "A recording (tracer --record FILE) over time: the total, RSS, and the "

@@ -26,23 +26,28 @@
 #include "util/sorted.h"
 #include "util/text.h"
 
-static void figures_print(FILE *out, uint64_t size, uint64_t count, int sampled)
+static void figures_print(FILE *out, const struct statistic_sums *sums, int sampled)
 {
 	const char *about = sampled ? "~" : "";
 
-	fprintf(out, "size=%s%s, count=%s%" PRIu64, about, SIZE_TEXT(size), about, count);
+	fprintf(out, "size=%s%s", about, SIZE_TEXT(sums->size));
+	if (sums->error.size)
+		fprintf(out, " ± %s", SIZE_TEXT(sums->error.size));
+	fprintf(out, ", count=%s%" PRIu64, about, sums->count);
+	if (sums->error.count)
+		fprintf(out, " ± %" PRIu64, sums->error.count);
 }
 
 /* The last lines: the sums of all rows, and how good the figures are. */
 static void total_print(FILE *out, const struct snapshot *snapshot, const struct report_opts *opts,
-			uint64_t size, uint64_t count)
+			const struct statistic_sums *total)
 {
 	struct not_seen_opts caveats = {.title = "Not seen",
 					.color = opts->color,
 					.whole = report_is_whole(snapshot, opts)};
 
 	fputs("Total: ", out);
-	figures_print(out, size, count, snapshot_is_estimated(&snapshot->meta));
+	figures_print(out, total, snapshot_is_estimated(&snapshot->meta));
 	putc('\n', out);
 	if (opts->brief)
 		quality_print(out, snapshot, NULL, "Figures", opts->brief, opts->color);
@@ -57,120 +62,21 @@ static void total_print(FILE *out, const struct snapshot *snapshot, const struct
  * variable that it had then: GROUP_THREAD, GROUP_TASK, GROUP_LABEL.
  */
 
-struct thread_row {
-	uint32_t tid, pid; /* tid: 0 by task */
-	/* of the thread, "": not known; of the task, or the value, "": there was none */
-	const char *name;
-	uint64_t size, count;
-};
-
-struct thread_rows {
-	const struct snapshot *snapshot;
-	int by_task; /* or by a value */
-	struct thread_row *items;
-	size_t count, capacity;
-	struct id_map index; /* by the thread's number, or by process and task */
-	uint64_t size, blocks;
-};
-
-static int row_get(struct thread_rows *rows, uint64_t key, struct thread_row **out)
-{
-	uint32_t at = id_map_find(&rows->index, key);
-	int err = 0;
-
-	if (at == ID_MAP_NONE) {
-		at = (uint32_t)rows->count;
-		err = ARRAY_GROW(rows->items, rows->capacity, rows->count)
-			      ?: id_map_put(&rows->index, key, at);
-		if (err)
-			return err;
-		rows->items[rows->count++] = (struct thread_row){.name = ""};
-	}
-	*out = &rows->items[at];
-	return 0;
-}
-
-/* A thread's name may be looked up later. */
-static int row_add(void *context, const struct thread_share *share)
-{
-	struct thread_rows *rows = context;
-	struct thread_row *row;
-	int err = row_get(rows,
-			  rows->by_task ? (uint64_t)share->trace->process << 32 | share->task
-					: share->tid,
-			  &row);
-
-	if (err)
-		return err;
-	/* Sums of bytes are limited by the snapshot's builder. */
-	row->tid = rows->by_task ? 0 : share->tid;
-	row->pid = snapshot_process(rows->snapshot, share->trace->process)->pid;
-	row->name = rows->by_task ? strings_get(rows->snapshot->strings, share->task) : share->name;
-	row->size += share->size;
-	row->count += share->count;
-	rows->size += share->size;
-	rows->blocks += share->count;
-	return 0;
-}
-
-static int row_compare(const void *a, const void *b)
-{
-	const struct thread_row *x = a, *y = b;
-
-	return CMP(y->size, x->size)
-	       ?: CMP(y->count, x->count)
-	       ?: CMP(x->tid, y->tid)
-	       ?: strcmp(x->name, y->name);
-}
-
-static void rows_free(struct thread_rows *rows)
-{
-	free(rows->items);
-	id_map_free(&rows->index);
-}
-
-/* Does the snapshot tell what is asked for? 0; -EINVAL (error_set). */
-static int told_check(const struct snapshot *snapshot, const struct report_opts *opts)
-{
-	const char *asked = opts->by == GROUP_TASK ? "task" : opts->label;
-	const char *told = snapshot->meta.label[0] ? snapshot->meta.label : "task";
-
-	if (!snapshot->meta.tasks)
-		return error_set(-EINVAL,
-				 "the snapshot does not know it: only a trace that was begun with "
-				 "--by %s does",
-				 asked);
-	return strcmp(asked, told) ? error_set(-EINVAL, "the snapshot was made with --by %s", told)
-				   : 0;
-}
-
+/* 0; -EINVAL: a comparison, or a snapshot that does not tell what is asked for (error_set). */
 static int rows_make(const struct snapshot *snapshot, const struct report_opts *opts,
 		     struct thread_rows *out)
 {
-	struct filter_run run;
+	const struct thread_question question = {
+		.by = opts->by, .label = opts->label, .filters = opts->filters};
 
 	if (opts->old)
 		return error_set(-EINVAL, "threads and tasks of two snapshots cannot be compared");
-	*out = (struct thread_rows){.snapshot = snapshot,
-				    .by_task = opts->by != GROUP_THREAD,
-				    .index.seed = (uintptr_t)out};
-	int err = out->by_task ? told_check(snapshot, opts) : 0;
-	if (err)
-		return err;
-	err = filter_run_begin(&run, opts->filters, snapshot)
-		      ?: thread_shares_visit(snapshot, &run, row_add, out);
-	filter_run_end(&run);
-	for (size_t i = 0; !err && !out->by_task && i < snapshot->thread_count; i++) {
-		uint32_t at = id_map_find(&out->index, snapshot->threads[i].tid);
+	return thread_shares_rows(snapshot, &question, out);
+}
 
-		if (at != ID_MAP_NONE && !out->items[at].name[0])
-			out->items[at].name = snapshot->threads[i].name;
-	}
-	if (err)
-		rows_free(out);
-	else if (out->count)
-		qsort(out->items, out->count, sizeof(*out->items), row_compare);
-	return err;
+static const char *noun_of(enum group_by by)
+{
+	return by == GROUP_TASK ? "task" : by == GROUP_LABEL ? "value" : "thread";
 }
 
 /* "name (TID 7): ", or by task "name: " */
@@ -204,9 +110,7 @@ static int threads_text(const struct snapshot *snapshot, const struct report_opt
 	int sampled = snapshot_is_estimated(&snapshot->meta);
 	struct thread_rows rows;
 	int err = rows_make(snapshot, opts, &rows);
-	const char *what = opts->by == GROUP_TASK    ? "task"
-			   : opts->by == GROUP_LABEL ? "value"
-						     : "thread";
+	const char *what = noun_of(opts->by);
 
 	if (err)
 		return err;
@@ -221,18 +125,20 @@ static int threads_text(const struct snapshot *snapshot, const struct report_opt
 		fprintf(out, "All %zu %ss by size\n", rows.count, what);
 	for (size_t i = 0; i < shown; i++) {
 		row_name_print(out, &rows, &rows.items[i]);
-		figures_print(out, rows.items[i].size, rows.items[i].count, sampled);
+		figures_print(out, &rows.items[i].sums, sampled);
 		putc('\n', out);
 	}
-	total_print(out, snapshot, opts, rows.size, rows.blocks);
-	rows_free(&rows);
+	total_print(out, snapshot, opts, &rows.total);
+	thread_rows_free(&rows);
 	return report_end(out);
 }
 
-/* Of JSON and CSV. */
-static const char *owner_key(const struct report_opts *opts)
+static void sums_json(struct json *json, const struct statistic_sums *sums, int estimated)
 {
-	return opts->by == GROUP_TASK ? "task" : opts->by == GROUP_LABEL ? "value" : "thread";
+	json_numbers(json, {"size", sums->size}, {"count", sums->count});
+	if (estimated)
+		json_numbers(json, {"size_error", sums->error.size},
+			     {"count_error", sums->error.count});
 }
 
 static int threads_json(const struct snapshot *snapshot, const struct report_opts *opts, FILE *out)
@@ -244,13 +150,13 @@ static int threads_json(const struct snapshot *snapshot, const struct report_opt
 	if (err)
 		return err;
 	json_open(&json, NULL, '{');
-	json_text(&json, "by", owner_key(opts));
+	json_text(&json, "by", noun_of(opts->by));
 	if (opts->by == GROUP_LABEL)
 		json_text(&json, "label", snapshot->meta.label);
 	if (rows.by_task && snapshot->meta.labels_hashed)
 		json_bool(&json, "hashed", true);
 	json_open(&json, "total", '{');
-	json_numbers(&json, {"size", rows.size}, {"count", rows.blocks});
+	sums_json(&json, &rows.total, rows.are_estimates);
 	json_close(&json, '}');
 	json_unsigned(&json, "lost_events", snapshot_lost_events(snapshot));
 	report_json_meta(snapshot, json_value(&json, NULL));
@@ -262,13 +168,13 @@ static int threads_json(const struct snapshot *snapshot, const struct report_opt
 		if (!rows.by_task)
 			json_unsigned(&json, "tid", row->tid);
 		json_unsigned(&json, "pid", row->pid);
-		json_text(&json, owner_key(opts), row->name);
-		json_numbers(&json, {"size", row->size}, {"count", row->count});
+		json_text(&json, noun_of(opts->by), row->name);
+		sums_json(&json, &row->sums, rows.are_estimates);
 		json_close(&json, '}');
 	}
 	json_close(&json, ']');
 	json_end(&json);
-	rows_free(&rows);
+	thread_rows_free(&rows);
 	return report_end(out);
 }
 
@@ -279,7 +185,8 @@ static int threads_csv(const struct snapshot *snapshot, const struct report_opts
 
 	if (err)
 		return err;
-	fprintf(out, "%spid,%s,size,count\r\n", rows.by_task ? "" : "tid,", owner_key(opts));
+	fprintf(out, "%spid,%s,size,count%s\r\n", rows.by_task ? "" : "tid,", noun_of(opts->by),
+		rows.are_estimates ? ",size_error,count_error" : "");
 	for (size_t i = 0; i < report_rows(opts, rows.count); i++) {
 		const struct thread_row *row = &rows.items[i];
 
@@ -287,9 +194,13 @@ static int threads_csv(const struct snapshot *snapshot, const struct report_opts
 			fprintf(out, "%u,", row->tid);
 		fprintf(out, "%u,", row->pid);
 		report_csv_field(out, row->name);
-		fprintf(out, ",%" PRIu64 ",%" PRIu64 "\r\n", row->size, row->count);
+		fprintf(out, ",%" PRIu64 ",%" PRIu64, row->sums.size, row->sums.count);
+		if (rows.are_estimates)
+			fprintf(out, ",%" PRIu64 ",%" PRIu64, row->sums.error.size,
+				row->sums.error.count);
+		fputs("\r\n", out);
 	}
-	rows_free(&rows);
+	thread_rows_free(&rows);
 	return report_end(out);
 }
 
@@ -442,23 +353,18 @@ int histogram_text(const struct snapshot *snapshot, const struct report_opts *op
 		if (!sums->count)
 			continue;
 		fprintf(out, "  %s: ", row_name(&histogram, i, name));
-		figures_print(out, sums->size, sums->count, histogram.sampled);
+		figures_print(out,
+			      &(struct statistic_sums){.size = sums->size, .count = sums->count},
+			      histogram.sampled);
 		fprintf(out, " (%.1f %% of the blocks) ", 100 * share);
 		for (int bar = 0; bar < (int)(BAR * share + 0.5); bar++)
 			putc('#', out);
 		putc('\n', out);
 	}
-	total_print(out, snapshot, opts, histogram.total.size, histogram.total.count);
+	total_print(out, snapshot, opts,
+		    &(struct statistic_sums){.size = histogram.total.size,
+					     .count = histogram.total.count});
 	return report_end(out);
-}
-
-static void sums_json(struct json *json, const struct histogram *histogram,
-		      const struct statistic_sums *sums)
-{
-	json_numbers(json, {"size", sums->size}, {"count", sums->count});
-	if (histogram->sampled)
-		json_numbers(json, {"size_error", sums->error.size},
-			     {"count_error", sums->error.count});
 }
 
 int histogram_json(const struct snapshot *snapshot, const struct report_opts *opts, FILE *out)
@@ -475,7 +381,7 @@ int histogram_json(const struct snapshot *snapshot, const struct report_opts *op
 	json_open(&json, NULL, '{');
 	json_text(&json, "group_by", opts->by == GROUP_SIZE ? "size" : "lifetime");
 	json_open(&json, "total", '{');
-	sums_json(&json, &histogram, &histogram.total);
+	sums_json(&json, &histogram.total, histogram.sampled);
 	json_close(&json, '}');
 	json_unsigned(&json, "lost_events", snapshot_lost_events(snapshot));
 	report_json_meta(snapshot, json_value(&json, NULL));
@@ -488,7 +394,7 @@ int histogram_json(const struct snapshot *snapshot, const struct report_opts *op
 			json_unsigned(&json, "up_to", size_of_row(i));
 		else
 			json_text(&json, "lifetime", row_name(&histogram, i, name));
-		sums_json(&json, &histogram, &histogram.sums[i]);
+		sums_json(&json, &histogram.sums[i], histogram.sampled);
 		json_close(&json, '}');
 	}
 	json_close(&json, ']');

@@ -32,6 +32,7 @@ struct session_opts {
 	uint64_t sample_bytes;
 	struct label_spec label; /* what is told with each block: --by task, context, local */
 	int hash_labels;         /* its names and values are hashed by a key of the session's */
+	int by_thread;           /* estimates from windows are made by thread, too: --by thread */
 	/* share of a process's CPU time that its probes may take (governor.h); 0: no limit */
 	double overhead;
 	/* CPU time that a process has to use after it was found, to be attached to; 0: at once */

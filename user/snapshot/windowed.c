@@ -30,6 +30,23 @@ static int trace_prepare(struct builder *builder, const struct calibrate_estimat
 	return builder_estimate(builder, &estimate, trace);
 }
 
+int windowed_owners_add(struct builder *builder, const struct snapshot_trace *rows,
+			const struct calibrate_result *result, uint32_t layer)
+{
+	struct rounding rounding = {0};
+	int err = 0;
+
+	for (size_t i = 0; !err && i < result->row_count; i++) {
+		struct snapshot_trace trace = rows[i];
+
+		trace.count = count_round(&rounding, result->rows[i].blocks);
+		if (trace.count)
+			err = trace_prepare(builder, &result->rows[i], &trace)
+				      ?: builder_layer(builder, layer, &trace);
+	}
+	return err;
+}
+
 static void windows_set(struct snapshot_windows *windows, const struct calibrate_result *result)
 {
 	*windows = (struct snapshot_windows){

@@ -14,3 +14,9 @@
  */
 int windowed_add(struct builder *builder, const struct snapshot_trace *rows,
 		 const struct calibrate_result *result, int ages);
+/*
+ * Adds to a layer, of EXTRA_THREAD, a trace for each row that has blocks of the trace's own time,
+ * in the same way. 0; errors of builder_layer().
+ */
+int windowed_owners_add(struct builder *builder, const struct snapshot_trace *rows,
+			const struct calibrate_result *result, uint32_t layer);

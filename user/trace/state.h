@@ -48,6 +48,11 @@ static inline struct process_state *state_running(const struct trace *trace, siz
 	return process && !process->table_kept ? process : NULL;
 }
 
+/* Is the block one that was seen in a window, and stands for others of its kind? */
+bool state_block_stands(const struct process_state *process, enum event_layer layer,
+			const struct block *block);
+/* The numbers of all its stacks, in order. The caller frees; NULL: no memory. */
+uint32_t *state_stacks_all(const struct process_state *process);
 /* EVENT_THREAD. 0. */
 int state_thread_name(struct process_state *process, const struct event_thread *event);
 /* EVENT_TASK. 0, -EBADMSG. */

@@ -412,6 +412,7 @@ static void info_set(struct process_state *process, const struct event_target *e
 		.ends_unseen = !!(event->mode & EVENT_MODE_NO_ENDS),
 		.tasks = !!(event->mode & EVENT_MODE_TASKS),
 		.labels_hashed = !!(event->mode & EVENT_MODE_LABELS_HASHED),
+		.threads = !!(event->mode & EVENT_MODE_THREADS),
 		.is_mimalloc = !!(event->mode & EVENT_MODE_MIMALLOC),
 		.pool_bytes = pool_bytes(event->python_version),
 		.sample_bytes = event->sample_bytes,

@@ -177,22 +177,27 @@ static int rows_sum(void *context, const struct snapshot_trace *rows,
 /* What a report says, by stack. 0; -ENOMEM, and nothing was added. */
 static int windows_sum(const struct process_state *process, struct aged_sums *out)
 {
-	uint32_t *stacks = calloc(process->stack_count + 1, sizeof(*stacks));
-	int err = -ENOMEM;
+	const struct windowed_split split = {.moment_ns =
+						     out->ages || out->by_age ? out->moment_ns : 0};
+	uint32_t *stacks = state_stacks_all(process);
+	int err =
+		stacks ? trace_windowed_estimate(process, stacks, &split, rows_sum, out) : -ENOMEM;
 
-	for (uint32_t i = 0; stacks && i < process->stack_count; i++)
-		stacks[i] = i;
-	if (stacks)
-		err = trace_windowed_estimate(process, stacks,
-					      out->ages || out->by_age ? out->moment_ns : 0,
-					      rows_sum, out);
 	free(stacks);
 	return err;
 }
 
-/* Is the block one that was seen in a window, and stands for others of its kind? */
-static int state_block_stands(const struct process_state *process, enum event_layer layer,
-			      const struct block *block)
+uint32_t *state_stacks_all(const struct process_state *process)
+{
+	uint32_t *stacks = calloc(process->stack_count + 1, sizeof(*stacks));
+
+	for (uint32_t i = 0; stacks && i < process->stack_count; i++)
+		stacks[i] = i;
+	return stacks;
+}
+
+bool state_block_stands(const struct process_state *process, enum event_layer layer,
+			const struct block *block)
 {
 	return process->info.mode == EVENT_MODE_WINDOWS &&
 	       layer == state_window_layer(&process->info) &&

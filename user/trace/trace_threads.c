@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Which thread, and which asyncio task, has allocated what is alive: sums by stack, owner and
- * tracemalloc's domain, made for each snapshot from the blocks, which remember their owner. The
+ * tracemalloc's domain, made for each snapshot from the blocks, which remember their owner; in
+ * windows estimates, of threads or of tasks, if they are asked for (state_windows_by_owner()). The
  * kernel uses the number of a thread that has ended for another one later; both are then one thread
  * here. So are tasks of one name.
  */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "snapshot/windowed.h"
+#include "trace/estimate/windowed_large.h"
 #include "trace/state.h"
 #include "util/array.h"
 #include "util/hash.h"
@@ -105,6 +109,8 @@ static int table_sum(const struct process_state *process, enum event_layer layer
 	for (size_t cursor = 0; !err && (block = blocks_next(process->blocks[layer], &cursor));) {
 		struct thread_sum *sum;
 
+		if (state_block_stands(process, layer, block))
+			continue;
 		err = sum_find(sums, block, &sum);
 		if (err)
 			break;
@@ -114,10 +120,50 @@ static int table_sum(const struct process_state *process, enum event_layer layer
 	return err;
 }
 
+/* Whom to pass estimates by thread or task to. */
+struct owner_sums {
+	int (*add)(void *context, const struct trace_thread_sum *sum);
+	void *context;
+};
+
+static int estimates_sum(void *context, const struct snapshot_trace *rows,
+			 const struct calibrate_result *result, uint64_t ages_error_ns)
+{
+	const struct owner_sums *to = context;
+	int err = 0;
+
+	(void)ages_error_ns;
+	for (size_t i = 0; !err && i < result->row_count; i++) {
+		const struct trace_thread_sum sum = {
+			.stack = rows[i].traceback,
+			.tid = rows[i].thread,
+			.task = rows[i].task,
+			.size = result->rows[i].blocks * (double)rows[i].bytes,
+			.count = result->rows[i].blocks,
+		};
+
+		err = result->rows[i].blocks > 0 ? to->add(to->context, &sum) : 0;
+	}
+	return err;
+}
+
+/* By stack, of the blocks of windows. */
+static int estimates_visit(const struct process_state *process, struct owner_sums *to)
+{
+	const struct windowed_split split = {.by_owner = true};
+	uint32_t *stacks = state_stacks_all(process);
+	int err = stacks ? trace_windowed_estimate(process, stacks, &split, estimates_sum, to)
+			 : -ENOMEM;
+
+	free(stacks);
+	return err;
+}
+
 int trace_thread_sums(const struct trace *trace, size_t index, enum event_layer layer,
 		      int (*add)(void *context, const struct trace_thread_sum *sum), void *context)
 {
 	const struct process_state *process = state_at(trace, index);
+	struct owner_sums to = {add, context};
 	struct thread_sums sums = {0};
 	int err;
 
@@ -138,7 +184,7 @@ int trace_thread_sums(const struct trace *trace, size_t index, enum event_layer 
 	}
 	id_map_free(&sums.index);
 	ARRAY_RELEASE(NULL, &sums, items, capacity);
-	return err;
+	return err || !state_windows_by_owner(&process->info) ? err : estimates_visit(process, &to);
 }
 
 static void sole_set(const struct process_state *process, enum event_layer layer, uint32_t tid,
@@ -187,8 +233,11 @@ static int sum_add(const struct process_state *process, enum event_layer layer,
 		   struct builder *builder)
 {
 	const struct block_owner *owner = block_owners_get(&process->owners, sum->owner);
-	struct snapshot_trace trace = {
-		.traceback = tracebacks[sum->stack], .domain = sum->domain, .thread = owner->tid};
+	/* Estimates by task tell no threads. */
+	bool tells_thread = !state_windows_by_owner(&process->info) || !process->info.tasks;
+	struct snapshot_trace trace = {.traceback = tracebacks[sum->stack],
+				       .domain = sum->domain,
+				       .thread = tells_thread ? owner->tid : 0};
 	int err = trace.traceback == UINT32_MAX ? -EDQUOT : 0;
 
 	if (!err)
@@ -198,13 +247,43 @@ static int sum_add(const struct process_state *process, enum event_layer layer,
 				    sum->units, sum->bytes);
 }
 
+struct estimates_adder {
+	const struct process_state *process;
+	struct builder *builder;
+};
+
+/* Rows have the process's own numbers of tasks. */
+static int estimates_take(void *context, const struct snapshot_trace *rows,
+			  const struct calibrate_result *result, uint64_t ages_error_ns)
+{
+	const struct estimates_adder *adder = context;
+	enum event_layer layer = state_window_layer(&adder->process->info);
+	struct snapshot_trace *named = calloc(result->row_count + 1, sizeof(*named));
+	int err = named ? 0 : -ENOMEM;
+
+	(void)ages_error_ns;
+	for (size_t i = 0; !err && i < result->row_count; i++) {
+		named[i] = rows[i];
+		err = task_intern(adder->process, rows[i].task, adder->builder, &named[i].task);
+	}
+	err = err
+		      ?: windowed_owners_add(adder->builder, named, result,
+					     SNAPSHOT_EXTRA(EXTRA_THREAD, layer));
+	free(named);
+	return err;
+}
+
 static int layer_add(const struct process_state *process, enum event_layer layer,
 		     const uint32_t *tracebacks, struct builder *builder)
 {
+	const struct windowed_split split = {.by_owner = true};
+	struct estimates_adder adder = {process, builder};
+	bool windows = state_windows_by_owner(&process->info);
 	struct thread_sums sums = {
 		.account = builder->account,
 		.index = {.account = builder->account, .seed = process->tids.seed}};
-	int err = table_sum(process, layer, &sums), sole = !err && is_sole(process, &sums);
+	int err = table_sum(process, layer, &sums),
+	    sole = !err && !windows && is_sole(process, &sums);
 
 	if (sole)
 		sole_set(process, layer,
@@ -214,6 +293,8 @@ static int layer_add(const struct process_state *process, enum event_layer layer
 		err = sum_add(process, layer, &sums.items[i], tracebacks, builder);
 	id_map_free(&sums.index);
 	ARRAY_RELEASE(builder->account, &sums, items, capacity);
+	if (!err && windows)
+		err = trace_windowed_estimate(process, tracebacks, &split, estimates_take, &adder);
 	return err;
 }
 

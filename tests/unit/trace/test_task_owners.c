@@ -107,6 +107,26 @@ static void own_blocks(void **state)
 	check(trace, &by_thread, "tid,pid,thread,size,count\r\n1,1000,,80,8\r\n2,1000,,30,3\r\n");
 }
 
+/* Values are told by way of tasks. Their label in a file has the variable's own name. */
+static void may_be_values(void **state)
+{
+	const struct report_opts by_value = {.by = GROUP_LABEL, .label = "context shop.id"};
+	struct snapshot *snapshot, *back;
+	struct trace *trace = *state;
+
+	put(trace, 1, 0x1000);
+	name_feed(trace, 1, "a");
+	put(trace, 1, 0x2000);
+	put(trace, 1, 0x3000);
+	assert_int_equal(trace_snapshot_all(trace, 0, &snapshot), 0);
+	strcpy(snapshot->meta.label, by_value.label);
+	back = snapshot_through_file(snapshot);
+	check_report(back, &by_value, "pid,value,size,count\r\n1000,a,20,2\r\n1000,,10,1\r\n");
+	assert_int_equal(report_csv(back, &by_task, stdout), -EINVAL);
+	snapshot_free(back);
+	snapshot_free(snapshot);
+}
+
 /* An object from a free list is the task's that takes it; a realloc that fails changes nothing. */
 static void take_and_keep(void **state)
 {
@@ -316,11 +336,10 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, trace_set, trace_end)
 	const struct CMUnitTest tests[] = {
-		TEST(own_blocks),       TEST(take_and_keep),
-		TEST(have_any_name),    TEST(bad_records_are_refused),
-		TEST(come_and_go),      TEST(are_inherited),
-		TEST(are_not_reported), TEST(are_known_of_all_or_none),
-		TEST(are_values),       TEST(have_bounded_digits),
+		TEST(own_blocks),    TEST(may_be_values),           TEST(take_and_keep),
+		TEST(have_any_name), TEST(bad_records_are_refused), TEST(come_and_go),
+		TEST(are_inherited), TEST(are_not_reported),        TEST(are_known_of_all_or_none),
+		TEST(are_values),    TEST(have_bounded_digits),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -60,6 +60,12 @@ struct ages_choice {
 	const char *born; /* what times of day mean depends on the snapshot; borrowed, NULL: none */
 };
 extern const struct argp cli_ages_argp;
+/*
+ * "context NAME" and "local FUNCTION:NAME", in one argument or in two, of --by. 0, or what a parser
+ * is to return after a message.
+ */
+bool cli_is_label(const char *arg);
+error_t cli_parse_label(const char *arg, struct argp_state *state, struct label_spec *out);
 /* The option of commands that make snapshots; group: of its help. */
 #define CLI_KEY_AGES 0x7f2
 #define CLI_OPTION_AGES(text, group)                                                               \

@@ -218,32 +218,53 @@ static const struct argp_option report_options[] = {
 	{0},
 };
 
-/* err: of parsing choice->label. */
-static error_t label_take(struct report_choice *choice, int err, const char *arg)
+/* "context NAME", "local FUNCTION:NAME", which may be two arguments, "greenlet", or a preset. */
+static int label_parse(const char *arg, struct argp_state *state, struct label_spec *out)
 {
-	if (err) {
-		error_print(err, "tracer --help lists what it takes", "--by %s", arg);
-		return CLI_REPORTED;
+	bool is_context = !strncmp(arg, "context", 7);
+
+	if (!strcmp(arg, "greenlet")) {
+		*out = (struct label_spec){ABI_LABEL_GREENLET, .text = "greenlet"};
+		return 0;
 	}
+	if (!is_context && strncmp(arg, "local", 5) != 0)
+		return presets_parse(arg, out);
+	const char *text = arg + (is_context ? 7 : 5);
+	if (*text)
+		text += strspn(text, " =");
+	else if (state && state->next < state->argc && state->argv[state->next][0] != '-')
+		text = state->argv[state->next++];
+	return label_spec_parse(is_context ? ABI_LABEL_CONTEXT : ABI_LABEL_LOCAL, text, out);
+}
+
+bool cli_is_label(const char *arg)
+{
+	struct label_spec spec;
+	int err = label_parse(arg, NULL, &spec);
+
+	error_forget(err);
+	return err != -ENOENT;
+}
+
+error_t cli_parse_label(const char *arg, struct argp_state *state, struct label_spec *out)
+{
+	int err = label_parse(arg, state, out);
+
+	if (!err)
+		return 0;
+	error_print(err, "tracer --help lists what it takes", "--by %s", arg);
+	return CLI_REPORTED;
+}
+
+static error_t option_label(struct report_choice *choice, const char *arg, struct argp_state *state)
+{
+	error_t err = cli_parse_label(arg, state, &choice->label);
+
+	if (err)
+		return err;
 	choice->opts.label = choice->label.text;
 	choice->opts.by = GROUP_LABEL;
 	return 0;
-}
-
-/* "context NAME" and "local FUNCTION:NAME", in one argument or in two. */
-static error_t option_label(struct report_choice *choice, const char *arg, struct argp_state *state)
-{
-	bool is_context = !strncmp(arg, "context", 7);
-	const char *text = arg + (is_context ? 7 : 5);
-	int err;
-
-	if (*text)
-		text += strspn(text, " =");
-	else if (state->next < state->argc && state->argv[state->next][0] != '-')
-		text = state->argv[state->next++];
-	err = label_spec_parse(is_context ? ABI_LABEL_CONTEXT : ABI_LABEL_LOCAL, text,
-			       &choice->label);
-	return label_take(choice, err, is_context ? "context" : "local");
 }
 
 static error_t option_by(struct report_choice *choice, const char *arg, struct argp_state *state)
@@ -254,17 +275,8 @@ static error_t option_by(struct report_choice *choice, const char *arg, struct a
 						{"thread", GROUP_THREAD},
 						{"task", GROUP_TASK}};
 
-	if (!strncmp(arg, "context", 7) || !strncmp(arg, "local", 5))
+	if (cli_is_label(arg))
 		return option_label(choice, arg, state);
-	if (!strcmp(arg, "greenlet")) {
-		choice->label = (struct label_spec){ABI_LABEL_GREENLET, .text = "greenlet"};
-		choice->opts.label = choice->label.text;
-		choice->opts.by = GROUP_LABEL;
-		return 0;
-	}
-	int err = presets_parse(arg, &choice->label);
-	if (err != -ENOENT)
-		return label_take(choice, err, arg);
 	return CLI_WORD("--by", arg, words, choice->opts.by);
 }
 

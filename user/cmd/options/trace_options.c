@@ -102,23 +102,18 @@ static int trace_options_modes(const struct trace_options *out)
 	return 0;
 }
 
-/* Windows show a part of the blocks, and estimates do not tell whose the others are. */
+/* Growth mode sees who takes pools, not who allocates what is in them. */
 static int trace_options_owner(const struct trace_options *out)
 {
 	const struct session_opts *session = &out->session;
-	enum event_mode mode = session->plan.python.mode;
 
 	if (session->hash_labels && !session->label.source)
 		return reject("--labels-hash", "no value is told",
 			      "use it with --by context, local or task");
-	if (out->choice.opts.by < GROUP_THREAD ||
-	    (mode != EVENT_MODE_GROWTH && !session->window_on_ns &&
-	     !(session->overhead > 0 && mode == EVENT_MODE_CENSUS)))
+	if (out->choice.opts.by < GROUP_THREAD || session->plan.python.mode != EVENT_MODE_GROWTH)
 		return 0;
-	return reject("--by",
-		      "threads, tasks and values are told where all blocks are traced, not in "
-		      "windows, nor in growth mode",
-		      "-m census traces all, and what that costs is said");
+	return reject("--by", "threads, tasks and values are told of blocks, not in growth mode",
+		      "-m census traces all blocks, --overhead 5 a part of the time");
 }
 
 static int trace_options_files(const struct trace_options *out)
@@ -718,6 +713,7 @@ int trace_options_parse(int argc, char **argv, struct trace_options *out)
 	out->session.label = out->choice.label;
 	if (out->choice.opts.by == GROUP_TASK)
 		out->session.label.source = ABI_LABEL_TASK;
+	out->session.by_thread = out->choice.opts.by == GROUP_THREAD;
 	out->session.plan.native.allocs = out->allocs;
 	out->session.plan.native.alloc_count = out->alloc_count;
 	status = trace_options_evidence(out) ?: trace_options_modes(out);

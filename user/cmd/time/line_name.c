@@ -7,9 +7,20 @@
 #include "util/json.h"
 #include "util/text.h"
 
+const char *line_noun(enum group_by by)
+{
+	return by == GROUP_FILENAME ? "file"
+	       : by == GROUP_THREAD ? "thread"
+	       : by == GROUP_TASK   ? "task"
+	       : by == GROUP_LABEL  ? "value"
+				    : "line";
+}
+
 void line_name_print(FILE *out, const struct series_line *line, enum group_by by)
 {
-	text_print(out, line->filename);
+	text_print(out, line->filename[0] || by < GROUP_THREAD ? line->filename
+			: by == GROUP_TASK                     ? "(no task)"
+							       : "(none)");
 	if (by == GROUP_LINENO)
 		fprintf(out, ":%u", line->line);
 	if (line->function[0]) {
@@ -18,8 +29,12 @@ void line_name_print(FILE *out, const struct series_line *line, enum group_by by
 	}
 }
 
-void line_name_json(struct json *json, const struct series_line *line)
+void line_name_json(struct json *json, const struct series_line *line, enum group_by by)
 {
+	if (by >= GROUP_THREAD) {
+		json_text(json, line_noun(by), line->filename);
+		return;
+	}
 	json_open(json, "traceback", '[');
 	json_open(json, NULL, '{');
 	json_text(json, "filename", line->filename);
@@ -30,6 +45,15 @@ void line_name_json(struct json *json, const struct series_line *line)
 		json_text(json, "kind", "native");
 	json_close(json, '}');
 	json_close(json, ']');
+}
+
+void line_by_json(struct json *json, const struct series *series, enum group_by by)
+{
+	if (by < GROUP_THREAD)
+		return;
+	json_text(json, "by", line_noun(by));
+	if (by == GROUP_LABEL)
+		json_text(json, "label", series->last->meta.label);
 }
 
 void line_name_html(FILE *out, const struct series_line *line, enum group_by by)

@@ -8,10 +8,14 @@
 
 struct json;
 
+/* What the lines are: "line", "file"; "thread", "task", "value". Static. */
+const char *line_noun(enum group_by by);
 /* "file:line", with the function where it counts; for a terminal. */
 void line_name_print(FILE *out, const struct series_line *line, enum group_by by);
-/* "traceback": [{"filename": …, "lineno": …}], as in a report's JSON. */
-void line_name_json(struct json *json, const struct series_line *line);
+/* "traceback": [{"filename": …, "lineno": …}], as in a report's JSON; "value": … */
+void line_name_json(struct json *json, const struct series_line *line, enum group_by by);
+/* "by", and the "label" of values, as in a report's JSON; nothing of lines. */
+void line_by_json(struct json *json, const struct series *series, enum group_by by);
 /* The same for a page. */
 void line_name_html(FILE *out, const struct series_line *line, enum group_by by);
 

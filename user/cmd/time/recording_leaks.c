@@ -378,7 +378,7 @@ static void verdicts_print(FILE *out, const struct leaks *leaks)
 {
 	size_t grows = leaks->verdicts[EVIDENCE_GROWS], may = leaks->verdicts[EVIDENCE_UNCLEAR],
 	       last = leaks->series->moment_count - 1, at = 0;
-	const char *noun = leaks->by == GROUP_FILENAME ? "file" : "line";
+	const char *noun = line_noun(leaks->by);
 	char text[RECORDING_DURATION_BYTES];
 
 	if (grows) {
@@ -422,6 +422,33 @@ static void next_print(FILE *out, const struct leaks *leaks)
 		pid);
 }
 
+/* What the rows do not tell, of threads, tasks and values. */
+static void owners_unseen_print(FILE *out, const struct leaks *leaks)
+{
+	const struct series *series = leaks->series;
+	const struct snapshot_meta *meta = &series->last->meta;
+	const struct series_figures *none = NULL;
+	size_t last = series->moment_count - 1;
+
+	if (leaks->by < GROUP_THREAD)
+		return;
+	for (size_t i = 0; i < series->line_count && !none; i++)
+		if (!series->lines[i].filename[0])
+			none = &series->lines[i].at[last];
+	fputs("Not seen: ", out);
+	if (none && none->size)
+		fprintf(out, "whose %s are without a %s; ", SIZE_TEXT(none->size),
+			line_noun(leaks->by));
+	if (meta->windows.unseen_bytes)
+		fprintf(out, "whose %s no window has shown; ",
+			SIZE_TEXT(meta->windows.unseen_bytes));
+	fputs("blocks older than the trace, and what was freed, by nobody.\n", out);
+	if (meta->windows.count && leaks->verdicts[EVIDENCE_UNCLEAR])
+		fputs("Windows show few requests of each: a longer time (-d) tells more; so does "
+		      "-m census, of all blocks, which slows the process.\n",
+		      out);
+}
+
 int leaks_text(const void *context, FILE *out)
 {
 	const struct leaks *leaks = context;
@@ -433,6 +460,7 @@ int leaks_text(const void *context, FILE *out)
 	fprintf(out, "%zu %s steady.\n", leaks->verdicts[EVIDENCE_STEADY],
 		leaks->verdicts[EVIDENCE_STEADY] == 1 ? "is" : "are");
 	whole_print(out, leaks);
+	owners_unseen_print(out, leaks);
 	if (leaks->series->sampled)
 		fputs("Figures are estimates: their standard errors are part of the intervals.\n",
 		      out);
@@ -489,7 +517,7 @@ static void line_json(struct json *json, const struct leaks *leaks, size_t line)
 		since = (double)series->moments[leaks->begin + evidence->none_freed].time.since_ns /
 			1e9;
 	json_open(json, NULL, '{');
-	line_name_json(json, &series->lines[line]);
+	line_name_json(json, &series->lines[line], leaks->by);
 	json_numbers(json, {"size", now->size}, {"count", now->count});
 	slope_json(json, leaks, &evidence->slope);
 	if (leaks_has_rates(leaks)) {
@@ -541,6 +569,7 @@ int leaks_json(const void *context, FILE *out)
 	json_open(&json, NULL, '{');
 	if (leaks->more)
 		leaks->more(leaks->more_context, &json);
+	line_by_json(&json, series, leaks->by);
 	series_begin_json(&json, series);
 	json_unsigned(&json, "points", series->moment_count - leaks->begin);
 	json_fixed(&json, "duration",

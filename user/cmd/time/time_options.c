@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cmd/time/time_options.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,6 +33,41 @@ static error_t option_group(struct time_choice *choice, const char *arg)
 	return CLI_WORD("--group-by", arg, words, choice->group);
 }
 
+error_t time_take_by(struct time_choice *choice, const char *others, const char *arg,
+		     struct argp_state *state)
+{
+	char expected[128];
+	error_t err = 0;
+
+	if (cli_is_label(arg)) {
+		choice->by = GROUP_LABEL;
+		err = cli_parse_label(arg, state, &choice->label);
+	} else if (!strcmp(arg, "thread")) {
+		choice->by = GROUP_THREAD;
+	} else if (!strcmp(arg, "task")) {
+		choice->by = GROUP_TASK;
+	} else {
+		snprintf(expected, sizeof(expected),
+			 "%sthread, task, context NAME or local FUNCTION:NAME", others ?: "");
+		err = cli_reject("--by", arg, expected);
+	}
+	return err;
+}
+
+/* The order of the options does not matter. */
+static error_t options_end(struct time_choice *choice)
+{
+	if (choice->by < GROUP_THREAD)
+		return 0;
+	choice->group = choice->by;
+	if (!choice->group_asked && !choice->app.asked)
+		return 0;
+	error_print(error_set(-EINVAL, "it is in place of lines; --group-by, --app and --mine are "
+				       "about lines"),
+		    "drop it, or drop the others", "--by");
+	return CLI_REPORTED;
+}
+
 static error_t option_format(struct time_choice *choice, const char *arg)
 {
 	static const char *const names[] = {"text", "json", "html"};
@@ -57,7 +93,10 @@ static error_t time_option(int key, char *arg, struct argp_state *state)
 		state->child_inputs[3] = &choice->layer;
 		return 0;
 	case KEY_GROUP_BY:
+		choice->group_asked = 1;
 		return option_group(choice, arg);
+	case ARGP_KEY_END:
+		return options_end(choice);
 	case KEY_FORMAT:
 		return option_format(choice, arg);
 	case CLI_KEY_FORCE:
@@ -105,6 +144,7 @@ int time_series_read(const struct time_choice *choice, const char *path, size_t 
 		     struct series *out)
 {
 	const struct series_opts opts = {
+		.label = choice->label.text,
 		.statistics = {.by = choice->group,
 			       .filters = &choice->filter.filters,
 			       .app = &choice->app,

@@ -8,7 +8,10 @@
 enum time_format { TIME_TEXT, TIME_JSON, TIME_HTML };
 
 struct time_choice {
-	enum group_by group;
+	enum group_by group;     /* or, of --by, GROUP_THREAD, GROUP_TASK, GROUP_LABEL */
+	enum group_by by;        /* --by; below GROUP_THREAD: it was not given */
+	struct label_spec label; /* GROUP_LABEL */
+	int group_asked;         /* --group-by was given */
 	struct filter_choice filter;
 	struct app app;
 	struct view_choice view;
@@ -26,6 +29,13 @@ struct time_choice {
 extern const struct argp time_argp;
 void time_choice_default(struct time_choice *choice);
 void time_choice_free(struct time_choice *choice);
+
+/*
+ * Takes the argument of --by: thread, task, context NAME, local FUNCTION:NAME. others: words that
+ * the command has besides, for the message; NULL: none. 0, or what a parser is to return.
+ */
+error_t time_take_by(struct time_choice *choice, const char *others, const char *arg,
+		     struct argp_state *state);
 
 /*
  * Reads the recording at path at no more than `points` moments, and says on stderr what of it is

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cmd/time/timeline_text.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
 
@@ -141,8 +142,10 @@ int timeline_text(const void *context, FILE *out)
 		sparkline_print(timeline, out, NULL, FIGURE_ALLOCATED);
 		fputs("allocated, alive or not\n", out);
 	}
-	fprintf(out, "%s %zu of %zu by the most they held:\n",
-		timeline->by == GROUP_FILENAME ? "Files," : "Lines,", count, series->line_count);
+	const char *noun = line_noun(timeline->by);
+
+	fprintf(out, "%c%ss, %zu of %zu by the most they held:\n", toupper(noun[0]), noun + 1,
+		count, series->line_count);
 	for (size_t i = 0; i < count; i++) {
 		sparkline_print(timeline, out, &series->lines[lines[i]], FIGURE_SIZE);
 		line_name_print(out, &series->lines[lines[i]], timeline->by);
@@ -211,6 +214,7 @@ int timeline_json(const void *context, FILE *out)
 	if (!lines)
 		return -ENOMEM;
 	json_open(&json, NULL, '{');
+	line_by_json(&json, series, timeline->by);
 	moments_json(&json, series);
 	json_open(&json, "total", '{');
 	figures_json(&json, series, NULL);
@@ -228,7 +232,7 @@ int timeline_json(const void *context, FILE *out)
 	json_open(&json, "lines", '[');
 	for (size_t i = 0; i < count; i++) {
 		json_open(&json, NULL, '{');
-		line_name_json(&json, &series->lines[lines[i]]);
+		line_name_json(&json, &series->lines[lines[i]], timeline->by);
 		figures_json(&json, series, &series->lines[lines[i]]);
 		json_close(&json, '}');
 	}

@@ -78,5 +78,5 @@ void watch_group_label(const struct watch_groups *groups, const struct watch_mod
 /* A frame as "FILE:LINE in FUNCTION", escaped. */
 void watch_frame_label(const struct watch_model *model, const struct stacks_frame *frame,
 		       FILE *out);
-const char *watch_by_name(enum watch_by by);
+const char *watch_by_name(const struct watch_model *model, enum watch_by by);
 const char *watch_sort_name(enum watch_sort sort);

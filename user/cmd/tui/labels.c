@@ -3,7 +3,7 @@
 #include "cmd/tui/groups.h"
 #include "util/text.h"
 
-const char *watch_by_name(enum watch_by by)
+const char *watch_by_name(const struct watch_model *model, enum watch_by by)
 {
 	static const char *const names[] = {
 		[WATCH_LINE] = "line",       [WATCH_FUNCTION] = "function",
@@ -12,7 +12,7 @@ const char *watch_by_name(enum watch_by by)
 		[WATCH_THREAD] = "thread",   [WATCH_TASK] = "task",
 	};
 
-	return names[by];
+	return by == WATCH_TASK && watch_model_tells(model, SUMS_VALUES) ? "value" : names[by];
 }
 
 const char *watch_sort_name(enum watch_sort sort)
@@ -84,7 +84,7 @@ static void task_label(const struct watch_model *model, const struct watch_proce
 	if (!(process->info.flags & SUMS_TASKS))
 		fputs("(tasks not told)", out);
 	else if (!task)
-		fputs("(no task)", out);
+		fputs(process->info.flags & SUMS_VALUES ? "(none)" : "(no task)", out);
 	else
 		text_print(out, name ? name : "(a name that is being read)");
 	if (model->process_count > 1) {

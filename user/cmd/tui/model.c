@@ -313,12 +313,12 @@ const char *watch_model_task(const struct watch_model *model, const struct watch
 					    : NULL;
 }
 
-int watch_model_tells_tasks(const struct watch_model *model)
+bool watch_model_tells(const struct watch_model *model, uint32_t flag)
 {
-	int tells = 0;
+	bool tells = false;
 
 	for (size_t i = 0; i < model->process_count && !tells; i++)
-		tells = !!(model->processes[i].info.flags & SUMS_TELLS);
+		tells = model->processes[i].info.flags & flag;
 	return tells;
 }
 

@@ -128,8 +128,8 @@ void watch_model_mark(struct watch_model *model, int off);
  * the mark, and keeps all names.
  */
 void watch_model_restart(struct watch_model *model, enum request_by by);
-/* Does any process tell its tasks? */
-int watch_model_tells_tasks(const struct watch_model *model);
+/* Does any process tell its tasks or values (SUMS_TELLS), and values (SUMS_VALUES)? */
+bool watch_model_tells(const struct watch_model *model, uint32_t flag);
 /* Its name in the last answer; NULL: not known. */
 const char *watch_model_thread(const struct watch_process *process, uint32_t tid);
 /* The name of a task, which is made in numbered if it has none; NULL: it was not read yet. */

@@ -350,7 +350,7 @@ static void cursor_keep(struct watch_view *view)
 static void rows_put(struct watch_view *view, const struct watch_model *model, const uint32_t *rows,
 		     size_t count, int y)
 {
-	heads_put(model, y++, watch_by_name(view->groups.by));
+	heads_put(model, y++, watch_by_name(model, view->groups.by));
 	for (size_t i = 0; i < view->page && view->top + i < count; i++, y++) {
 		row_put(view, model, &view->groups.items[rows[view->top + i]], y);
 		if (view->top + i == view->cursor)

@@ -55,10 +55,7 @@ static void memory_print(const struct watch_model *model, const struct watch_tot
 	if (total->flags & SUMS_SAMPLED)
 		fputs(", estimates from a sample", out);
 	if (total->flags & SUMS_WINDOWS)
-		fputs(total->flags & (SUMS_THREADS | SUMS_TASKS)
-			      ? ", only blocks seen in windows"
-			      : ", estimates from windows (reports have their errors)",
-		      out);
+		fputs(", estimates from windows (reports have their errors)", out);
 }
 
 static void trust_print(const struct watch_model *model, const struct watch_total *total,
@@ -159,7 +156,7 @@ void watch_header(const struct watch_view *view, const struct watch_model *model
 	trust_print(model, &total, now_ns, out);
 	putc('\n', out);
 	collectors_print(model, &total, out);
-	fprintf(out, "by %s, sorted by %s", watch_by_name(view->groups.by),
+	fprintf(out, "by %s, sorted by %s", watch_by_name(model, view->groups.by),
 		watch_sort_name(view->groups.sort));
 	fprintf(out, ", %zu row%s of %s", view->groups.rows, view->groups.rows == 1 ? "" : "s",
 		size_text(size, (uint64_t)view->groups.rows_size));

@@ -15,7 +15,8 @@ const char *watch_help(void)
 	       "Esc       close what is open\n"
 	       "s         sort by size, count, growth, allocation, difference\n"
 	       "g         group by line, function, file, traceback, process, container,\n"
-	       "          thread, task (of a trace that was begun with --by task)\n"
+	       "          thread, task or value (of a trace that was begun with --by task,\n"
+	       "          context or local)\n"
 	       "1 to 8    the same directly\n"
 	       "a         ages: columns of the oldest and the median age of each row's blocks\n"
 	       "/         filter: only rows with this text\n"
@@ -27,7 +28,7 @@ const char *watch_help(void)
 	       "h, ?      this page\n"
 	       "q         quit\n"
 	       "\n"
-	       "By thread, by task: what it has allocated and is alive. Changing to it, to ages\n"
+	       "By thread, task, value: what it has allocated and is alive. Changing to it, to ages\n"
 	       "and back begins with a new history, without the mark.\n"
 	       "SIZE and COUNT are live blocks. GROWTH/s is bytes a second over the last 10 s.\n"
 	       "In census mode blocks that died count until the next heap walk; the header says\n"
@@ -95,9 +96,10 @@ static void by_change(struct watch_view *view, struct watch_model *model, enum w
 			       : view->by_age     ? REQUEST_BY_AGE
 						  : REQUEST_BY_STACK;
 
-	if (by == WATCH_TASK && !watch_model_tells_tasks(model)) {
+	if (by == WATCH_TASK && !watch_model_tells(model, SUMS_TELLS)) {
 		snprintf(view->message, sizeof(view->message),
-			 "tasks are told of a trace that was begun with --by task");
+			 "tasks are told of a trace that was begun with --by task, values with "
+			 "--by context or local");
 		return;
 	}
 	if (sums != model->by)
@@ -139,7 +141,7 @@ static int rows_key(struct watch_view *view, struct watch_model *model, int key)
 	case 'g':
 		by = (view->groups.by + 1) % WATCH_BYS;
 		by_change(view, model,
-			  by == WATCH_TASK && !watch_model_tells_tasks(model) ? 0 : by);
+			  by == WATCH_TASK && !watch_model_tells(model, SUMS_TELLS) ? 0 : by);
 		return 1;
 	case 'a':
 		ages_change(view, model);

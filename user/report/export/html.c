@@ -80,7 +80,8 @@ static int task_visit(void *context, const struct thread_share *share)
 		return 0;
 	fputs(threads->tasks.count ? ", " : "", threads->out);
 	json_quote(threads->out, share->task ? strings_get(threads->snapshot->strings, share->task)
-					     : "(no task)");
+				 : threads->snapshot->meta.label[0] ? "(none)"
+								    : "(no task)");
 	return id_map_put(&threads->tasks, share->task, (uint32_t)threads->tasks.count);
 }
 
@@ -98,8 +99,9 @@ static int share_visit(void *context, const struct thread_share *share)
 }
 
 /*
- * Writes the members "threads" and "tasks", a text for each, and "by_owner", {traceback, process,
- * thread, task, bytes, blocks} of what is alive. Empty where they are not known, the last one also
+ * Writes the members "threads" and "tasks", a text for each, "label", what is told in place of
+ * tasks (snapshot_meta.label), and "by_owner", {traceback, process, thread, task, bytes, blocks} of
+ * what is alive. Empty where they are not known, the last one also
  * where there is only one thread and one task. 0, -ENOMEM.
  */
 static int html_threads_write(FILE *out, const struct snapshot *snapshot)
@@ -111,7 +113,9 @@ static int html_threads_write(FILE *out, const struct snapshot *snapshot)
 	if (known)
 		err = names_find(&threads)
 			      ?: thread_shares_visit(snapshot, NULL, thread_visit, &threads);
-	fputs("],\n\"tasks\": [", out);
+	fputs("],\n\"label\": ", out);
+	json_quote(out, snapshot->meta.label);
+	fputs(",\n\"tasks\": [", out);
 	if (known && !err && snapshot->meta.tasks)
 		err = thread_shares_visit(snapshot, NULL, task_visit, &threads);
 	fputs("],\n\"by_owner\": [", out);

@@ -34,6 +34,14 @@
 #define PPROF_NATIVE  "[native]"
 
 /*
+ * The key of the label with a task or a value (snapshot_meta.label): "task"; the variable's own
+ * name with its attributes: "request_id" of "context request_id" and of "local handle:request_id".
+ * If other labels have that key it is the whole of it, "context thread". Files of older versions
+ * have "task" for values, too.
+ */
+void pprof_label_key(const struct snapshot_meta *meta, char key[EVENT_LABEL_TEXT]);
+
+/*
  * A location without lines stands for a frame of an unknown function, whose name in a snapshot says
  * where it is: "[libc.so.6+0x1234]", the offset in the file. offset is set to it. True if the frame
  * is one whose names follow from its binary and that offset.

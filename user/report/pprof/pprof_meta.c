@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "snapshot/meta.h"
+#include "util/array.h"
 #include "util/error.h"
 
 #define SIGNATURE PPROF_SIGN "snapshot="
@@ -307,4 +308,26 @@ bool pprof_is_unnamed(const struct snapshot *snapshot, const struct snapshot_fra
 		!strcmp((const char *)expected.data, name);
 	buffer_free(&expected);
 	return equal;
+}
+
+/* --- pprof label ------------------------------------------------------------------------------ */
+
+void pprof_label_key(const struct snapshot_meta *meta, char key[EVENT_LABEL_TEXT])
+{
+	static const char *const others[] = {
+		"bytes",     "domain",   "pid",    "total_nframe",   "process",
+		"comm",      "rounded",  "task",   "standard_error", "container",
+		"inherited", "lifetime", "thread", "self_sampled",   "thread_name",
+		"allocated", "at_peak",  "age",    PPROF_DEVIATIONS,
+	};
+	const char *own = meta->label, *colon = strchr(own, ':');
+
+	if (!strncmp(own, "context ", 8))
+		own += 8;
+	else if (!strncmp(own, "local ", 6) && colon)
+		own = colon + 1;
+	for (size_t i = 0; i < ARRAY_SIZE(others); i++)
+		if (!strcmp(own, others[i]))
+			own = meta->label;
+	snprintf(key, EVENT_LABEL_TEXT, "%s", own[0] ? own : "task");
 }

@@ -95,6 +95,7 @@ struct pprof_reader {
 	struct account *account, snapshot_account;
 	/* indices of the labels' names; the last one: of a label that is not ours */
 	uint64_t label_keys[LABELS + 1];
+	char label_key[EVENT_LABEL_TEXT]; /* LABEL_TASK, beside "task"; "": not known yet */
 	struct builder builder;
 };
 
@@ -267,6 +268,11 @@ static int sample_value(struct pprof_reader *reader, uint64_t value)
 	return 0;
 }
 
+static bool span_is(const struct span *span, const char *text)
+{
+	return span->bytes == strlen(text) && !memcmp(span->data, text, span->bytes);
+}
+
 /*
  * The label that a key names; LABELS: none of ours. The key is nearly always the same as in the
  * previous sample.
@@ -286,8 +292,11 @@ static enum label label_of(struct pprof_reader *reader, uint64_t key)
 	reader->label_keys[LABELS] = key;
 	if (pprof_string_get(reader, key, &text))
 		return LABELS;
+	if (!reader->label_key[0])
+		pprof_label_key(&reader->builder.snapshot->meta, reader->label_key);
 	for (enum label i = 0; i < LABELS; i++) {
-		if (text.bytes == strlen(names[i]) && !memcmp(text.data, names[i], text.bytes)) {
+		if (span_is(&text, names[i]) ||
+		    (i == LABEL_TASK && span_is(&text, reader->label_key))) {
 			reader->label_keys[i] = key;
 			reader->label_keys[LABELS] = 0;
 			return i;

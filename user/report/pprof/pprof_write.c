@@ -133,6 +133,7 @@ struct pprof_writer {
 	uint64_t seed;           /* of ids that are hashes, if it is unpacked */
 	struct buffer packed;    /* the part being written */
 	int64_t string_count;    /* those that are written */
+	char label_key[EVENT_LABEL_TEXT]; /* TEXT_TASK */
 	/* indices in the profile's string table: MORE_PROCESS; what follows the texts */
 	int64_t more_base, snapshot_base, deviation_base, thread_base;
 	struct id_map threads;   /* number -> index in the snapshot's */
@@ -234,7 +235,7 @@ static const char *const texts[TEXTS] = {
 	[TEXT_AT_PEAK] = "at_peak",
 	[TEXT_THREAD] = "thread",
 	[TEXT_THREAD_NAME] = "thread_name",
-	[TEXT_TASK] = "task",
+	[TEXT_TASK] = NULL /* pprof_label_key() */,
 	[TEXT_LIFETIME] = "lifetime",
 	[TEXT_AGE] = "age",
 	[TEXT_MILLISECONDS] = "milliseconds",
@@ -361,8 +362,9 @@ static int texts_write(struct pprof_writer *writer)
 		err = string_write(writer,
 				   i >= TEXT_LIFETIMES && i <= TEXT_LIFETIMES_LAST
 					   ? snapshot_lifetime_name((uint32_t)(i - TEXT_LIFETIMES))
-				   : texts[i] ? texts[i]
-					      : snapshot->meta.name);
+				   : i == TEXT_TASK ? writer->label_key
+				   : texts[i]       ? texts[i]
+						    : snapshot->meta.name);
 	for (int i = 0; !err && i < WINDOW_TEXTS && snapshot->meta.windows.count; i++)
 		err = string_write(writer, window_texts[i]);
 	writer->more_base = writer->string_count;
@@ -879,6 +881,7 @@ static int profile_write(struct pprof_writer *writer)
 {
 	int err;
 
+	pprof_label_key(&writer->snapshot->meta, writer->label_key);
 	writer->ids = calloc(frames_longest(writer->snapshot), sizeof(*writer->ids));
 	writer->mappings = calloc(SNAPSHOT_NATIVE + writer->snapshot->binary_count + 1,
 				  sizeof(*writer->mappings));

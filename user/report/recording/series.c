@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "snapshot/group/thread_shares.h"
 #include "util/array.h"
 #include "util/buffer.h"
 #include "util/error.h"
@@ -103,16 +104,11 @@ static int line_add(struct series_reader *reader, const char *filename, const ch
 	return -ENOMEM;
 }
 
-static int line_find(struct series_reader *reader, const struct statistic *entry,
-		     struct series_line **line)
+static int name_find(struct series_reader *reader, const char *filename, const char *function,
+		     const struct snapshot_frame *frame, struct series_line **line)
 {
-	const struct strings *names = entry->snapshot->strings;
-	const struct snapshot_frame *frame = &entry->frame;
-	const char *filename = strings_get(names, frame->filename), *function = "";
 	uint32_t id;
 
-	if (frame->function != STATISTIC_NO_FUNCTION)
-		function = strings_get(names, frame->function);
 	reader->key.size = 0;
 	int err = buffer_printf(&reader->key, "%u %d %zu %s%s", frame->line, frame->native != 0,
 				strlen(filename), filename, function);
@@ -125,6 +121,17 @@ static int line_find(struct series_reader *reader, const struct statistic *entry
 	if (!err)
 		*line = &reader->series->lines[id - 1];
 	return err;
+}
+
+static int line_find(struct series_reader *reader, const struct statistic *entry,
+		     struct series_line **line)
+{
+	const struct strings *names = entry->snapshot->strings;
+	const struct snapshot_frame *frame = &entry->frame;
+	const char *function =
+		frame->function != STATISTIC_NO_FUNCTION ? strings_get(names, frame->function) : "";
+
+	return name_find(reader, strings_get(names, frame->filename), function, frame, line);
 }
 
 static struct series_figures figures_of(const struct statistic_sums *sums,
@@ -162,6 +169,55 @@ static int statistics_take(struct series_reader *reader, const struct statistics
 	return err;
 }
 
+/* Of one name in several processes, which are independent of each other. */
+static void figures_add(struct series_figures *figures, const struct statistic_sums *sums)
+{
+	figures->size += sums->size;
+	figures->count += sums->count;
+	figures->size_error =
+		(uint64_t)hypot((double)figures->size_error, (double)sums->error.size);
+}
+
+/* A thread's number is part of its name: several may have one name. */
+static int row_take(struct series_reader *reader, const struct thread_row *row)
+{
+	static const struct snapshot_frame none;
+	char thread[EVENT_THREAD_NAME + 32];
+	const char *name = row->name;
+	struct series_line *line;
+
+	if (row->tid) {
+		snprintf(thread, sizeof(thread), "%s (TID %u)", name[0] ? name : "(name not known)",
+			 row->tid);
+		name = thread;
+	}
+	int err = name_find(reader, name, "", &none, &line);
+	if (!err)
+		figures_add(&line->at[reader->series->moment_count], &row->sums);
+	return err;
+}
+
+/* By thread, task or value. What was allocated by whom is not known. */
+static int owners_take(struct series_reader *reader, const struct snapshot *snapshot)
+{
+	const struct statistics_opts *opts = &reader->opts->statistics;
+	const struct thread_question question = {
+		.by = opts->by, .label = reader->opts->label, .filters = opts->filters};
+	struct series *series = reader->series;
+	struct thread_rows rows;
+	int err = thread_shares_rows(snapshot, &question, &rows);
+
+	if (err)
+		return err;
+	series->allocated_known = 0;
+	series->sampled |= snapshot_is_estimated(&snapshot->meta);
+	figures_add(&series->moments[series->moment_count].total, &rows.total);
+	for (size_t i = 0; !err && i < rows.count; i++)
+		err = row_take(reader, &rows.items[i]);
+	thread_rows_free(&rows);
+	return err;
+}
+
 static int snapshot_take(struct series_reader *reader, const struct snapshot *snapshot)
 {
 	const struct series_opts *opts = reader->opts;
@@ -174,6 +230,8 @@ static int snapshot_take(struct series_reader *reader, const struct snapshot *sn
 				 event_layer_name((enum event_layer)opts->layer));
 	if (opts->layer >= 0)
 		chosen = snapshot_of_layer(snapshot, (enum event_layer)opts->layer);
+	if (opts->statistics.by >= GROUP_THREAD)
+		return owners_take(reader, &chosen);
 	int err = view_apply(opts->view, &chosen, &shown)
 			  ?: statistics_compute(&shown.snapshot, &opts->statistics, &statistics);
 	if (!err) {

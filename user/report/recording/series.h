@@ -9,9 +9,14 @@
 #include "snapshot/group/group.h"
 
 struct series_opts {
-	struct statistics_opts statistics; /* by GROUP_FILENAME, GROUP_LINENO or GROUP_FUNCTION */
-	const struct view_choice *view;    /* NULL: tracebacks as they are */
-	int layer;                         /* enum event_layer; -1: the first one */
+	/*
+	 * by GROUP_FILENAME, GROUP_LINENO or GROUP_FUNCTION; or GROUP_THREAD, GROUP_TASK or
+	 * GROUP_LABEL: then "lines" are threads, tasks or values
+	 */
+	struct statistics_opts statistics;
+	const char *label;              /* GROUP_LABEL: as in snapshot_meta.label */
+	const struct view_choice *view; /* NULL: tracebacks as they are */
+	int layer;                      /* enum event_layer; -1: the first one */
 	/* at most so many moments, evenly spread, among them the first and the last; at least 2 */
 	size_t moments;
 };
@@ -25,8 +30,12 @@ struct series_figures {
 };
 
 struct series_line {
-	char *filename, *function; /* owned; function is "" where it does not count */
-	uint32_t line;             /* 0: unknown, or grouped by file or function */
+	/*
+	 * Owned; function is "" where it does not count. Of a thread, a task or a value the name is
+	 * filename: "" of what has none
+	 */
+	char *filename, *function;
+	uint32_t line; /* 0: unknown, or grouped by file or function */
 	int native;
 	struct series_figures *at; /* owned, one for each moment */
 };

@@ -572,6 +572,8 @@ static int types_find(struct search *search)
 
 	if (err)
 		return err;
+	if (search->spec->source == ABI_LABEL_CONTEXT)
+		target->offsets.tstate_task = label->tstate_context;
 	return search->spec->source == ABI_LABEL_CONTEXT
 		       ? type_find(runtime, "PyContextVar_Type", &search->variable_type)
 		       : type_find(runtime, "PyFunction_Type", &search->function_type);

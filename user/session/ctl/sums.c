@@ -65,7 +65,7 @@ static void process_describe(const struct trace_process *info, uint32_t layer, u
 	if (info->sample_bytes || (layer == EVENT_LAYER_NATIVE && info->self_sampled))
 		out->flags |= SUMS_SAMPLED;
 	if (info->tasks)
-		out->flags |= SUMS_TELLS;
+		out->flags |= SUMS_TELLS | (info->label[0] ? SUMS_VALUES : 0);
 	if (info->mode == EVENT_MODE_WINDOWS && layer == EVENT_LAYER_PYTHON)
 		out->flags |= SUMS_WINDOWS;
 	if (info->coverage.time_ns && layer == EVENT_LAYER_PYTHON) {

@@ -36,7 +36,7 @@ struct sums_header {
 };
 
 /* sums_process.flags */
-#define SUMS_WINDOWS   1u /* estimates; by thread or task only blocks of windows */
+#define SUMS_WINDOWS   1u /* estimates */
 #define SUMS_SAMPLED   2u
 #define SUMS_WALKED    4u   /* the heap was walked, walk_ns ago; dead blocks count until a walk */
 #define SUMS_LAYER     8u   /* the layer that was asked for is traced here */
@@ -46,7 +46,8 @@ struct sums_header {
 #define SUMS_TELLS     128u /* tasks are told, if they are asked for */
 /* entries are only of stacks that have changed since struct request.since, also to nothing */
 #define SUMS_CHANGES 256u
-#define SUMS_AGES    512u /* entries are by stack and age */
+#define SUMS_AGES    512u  /* entries are by stack and age */
+#define SUMS_VALUES  1024u /* with SUMS_TELLS: what is told is values of a variable, not tasks */
 
 struct sums_process {
 	uint32_t pid, mode; /* enum event_mode */

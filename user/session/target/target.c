@@ -222,7 +222,8 @@ int target_announce(struct session *session, struct target *target, const char *
 		.mode = target->mode | target_mode_flags(target) |
 			(session->opts.label.source ? EVENT_MODE_TASKS : 0) |
 			(target->tasks_unreported ? EVENT_MODE_TASKS_UNREPORTED : 0) |
-			(session->opts.hash_labels ? EVENT_MODE_LABELS_HASHED : 0),
+			(session->opts.hash_labels ? EVENT_MODE_LABELS_HASHED : 0) |
+			(session->opts.by_thread ? EVENT_MODE_THREADS : 0),
 		.sample_bytes = session->opts.sample_bytes,
 		.age_ns = process_age_ns(target->pid),
 		.budget_permille = (uint32_t)(session->opts.overhead * 1000 + 0.5),

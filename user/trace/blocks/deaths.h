@@ -16,6 +16,7 @@
 
 struct death {
 	uint32_t stack, window, kind, flags; /* flags: the caller's */
+	uint32_t owner;                      /* as in struct block */
 	uint32_t bytes, class_bytes;
 	uint32_t print;  /* as in sampled_blocks.h */
 	uint32_t hidden; /* reused_ns, and a recheck has found there what was there before */

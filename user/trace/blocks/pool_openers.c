@@ -45,7 +45,8 @@ void pool_openers_free(struct pool_openers *openers)
 
 static uint64_t taken_key(const struct taken_count *count)
 {
-	return hash_u64(kind_key(count->kind, count->bytes, count->cohort)) ^ count->stack;
+	return hash_u64(kind_key(count->kind, count->bytes, count->cohort)) ^
+	       ((uint64_t)count->owner << 32 | count->stack);
 }
 
 /* Adds what like has. */
@@ -69,8 +70,11 @@ static int taken_add(struct taken_counts *counts, const struct taken_count *like
 int taken_counts_add(struct taken_counts *counts, const struct pool_opener *opener, uint32_t kind,
 		     uint32_t bytes, uint32_t cohort)
 {
-	struct taken_count like = {
-		.kind = kind, .bytes = bytes, .cohort = cohort, .stack = opener->stack};
+	struct taken_count like = {.kind = kind,
+				   .bytes = bytes,
+				   .cohort = cohort,
+				   .stack = opener->stack,
+				   .owner = opener->owner};
 
 	like.blocks[hash_u64(opener->pool) % POOL_GROUPS] = 1;
 	return taken_add(counts, &like);

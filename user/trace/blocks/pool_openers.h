@@ -12,8 +12,8 @@
 
 struct pool_opener {
 	uint64_t pool;
-	uint32_t stack;
-	uint32_t cohort; /* of blocks that were allocated just then */
+	uint32_t stack, owner; /* as in struct block */
+	uint32_t cohort;       /* of blocks that were allocated just then */
 };
 
 /* index finds the item (address of the pool). index.account may be set before the first one. */
@@ -26,9 +26,9 @@ struct pool_openers {
 /* Pools are divided into so many groups at random. */
 #define POOL_GROUPS 16u
 
-/* Blocks of a kind, size class and cohort in pools that a stack has taken. */
+/* Blocks of a kind, size class and cohort in pools that a stack and owner have taken. */
 struct taken_count {
-	uint32_t kind, bytes, cohort, stack;
+	uint32_t kind, bytes, cohort, stack, owner;
 	uint32_t blocks[POOL_GROUPS];
 };
 

@@ -16,8 +16,9 @@ struct sampled_block {
 	/* as in struct event_census_kind; kind 0: no walk has shown the block yet */
 	uint32_t kind, print;
 	uint32_t window; /* number of the window, from 0 */
-	uint32_t stack;  /* SAMPLED_BLOCK_OBJECT: index of its stack in the trace */
-	uint32_t flags;  /* SIGHTING_* */
+	/* SAMPLED_BLOCK_OBJECT: index of its stack in the trace, and owner as in struct block */
+	uint32_t stack, owner;
+	uint32_t flags; /* SIGHTING_* */
 	uint32_t domain;
 	/* until a walk has shown it: 1 + place in deaths of the block that it follows; 0: none */
 	uint32_t follows;

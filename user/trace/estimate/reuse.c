@@ -96,11 +96,24 @@ static struct reuse_item of_death(const struct death *dead)
 	};
 }
 
-static uint64_t key_of_death(const struct death *dead)
+uint64_t reuse_key(const struct reuse *reuse, const struct reuse_like *like)
 {
-	return death_row_key(dead->stack, dead->kind, dead->class_bytes);
+	uint64_t key = death_row_key(like->stack, like->kind, like->class_bytes);
+	const struct block_owner *of;
+
+	if (!reuse->by_owner)
+		return key;
+	of = block_owners_get(&reuse->process->owners, like->owner);
+	return hash_u64(key) ^ (reuse->process->info.tasks ? of->task : of->tid);
 }
 
+static uint64_t key_of_death(const struct reuse *reuse, const struct death *dead)
+{
+	return reuse_key(reuse, &(struct reuse_like){dead->stack, dead->kind, dead->class_bytes,
+						     dead->owner});
+}
+
+/* Only malloc's blocks have these, whose rows are of no owner. */
 static uint64_t key_of_life(const struct life *life)
 {
 	return death_row_key(life->stack, life->kind, life->class_bytes);
@@ -122,7 +135,7 @@ static int rows_find(struct reuse *reuse)
 
 	for (size_t i = 0; !err && i < deaths->count; i++)
 		if (deaths->items[i].hidden)
-			err = row_find(reuse, key_of_death(&deaths->items[i]));
+			err = row_find(reuse, key_of_death(reuse, &deaths->items[i]));
 	for (size_t i = 0; !err && i < frees->life_count; i++)
 		if (frees->lives[i].hidden)
 			err = row_find(reuse, key_of_life(&frees->lives[i]));
@@ -172,7 +185,7 @@ static int items_find(const struct process_state *process, struct reuse *reuse)
 	for (size_t i = 0; !err && i < windows->deaths.count; i++) {
 		const struct reuse_item item = of_death(&windows->deaths.items[i]);
 
-		err = item_add(reuse, key_of_death(&windows->deaths.items[i]), &item);
+		err = item_add(reuse, key_of_death(reuse, &windows->deaths.items[i]), &item);
 	}
 	for (size_t i = 0; !err && i < windows->frees.life_count; i++)
 		if (windows->frees.lives[i].window < windows->count)
@@ -181,12 +194,13 @@ static int items_find(const struct process_state *process, struct reuse *reuse)
 		const struct block *block = state_window_block(process, sampled_block);
 		const struct reuse_item item = {
 			.count = 1, .shown_ns = sampled_block->shown_ns, .end_ns = reuse->walk_ns};
-		uint32_t kind, class_bytes;
+		struct reuse_like like;
 
 		if (!block || !sampled_block->kind || sampled_block->flags & ~SAMPLED_BLOCK_NATIVE)
 			continue;
-		state_window_place(process, sampled_block, block, &kind, &class_bytes);
-		err = item_add(reuse, death_row_key(block->stack, kind, class_bytes), &item);
+		like = (struct reuse_like){.stack = block->stack, .owner = block->owner};
+		state_window_place(process, sampled_block, block, &like.kind, &like.class_bytes);
+		err = item_add(reuse, reuse_key(reuse, &like), &item);
 	}
 	return err;
 }
@@ -247,12 +261,15 @@ static uint64_t known_from_ns(const struct deaths *deaths)
 	return oldest->reused_ns ? oldest->reused_ns : oldest->died_ns;
 }
 
-int reuse_find(const struct process_state *process, uint64_t walk_ns, struct reuse *out)
+int reuse_find(const struct process_state *process, uint64_t walk_ns, bool by_owner,
+	       struct reuse *out)
 {
 	size_t count = process->windows.count;
 	int err;
 
-	*out = (struct reuse){.windows = &process->windows,
+	*out = (struct reuse){.process = process,
+			      .windows = &process->windows,
+			      .by_owner = by_owner && !state_window_is_native(process),
 			      .walk_ns = walk_ns,
 			      .from_ns = known_from_ns(&process->windows.deaths)};
 	err = count ? rows_find(out) : 0;

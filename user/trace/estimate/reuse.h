@@ -46,9 +46,11 @@ struct reuse_item {
 };
 
 struct reuse {
+	const struct process_state *process;
 	const struct trace_windows *windows;
+	bool by_owner;        /* rows are of one thread or task each, too; not of malloc's blocks */
 	uint64_t walk_ns;     /* the last walk */
-	struct id_map rows;   /* death_row_key() -> index; only those with events */
+	struct id_map rows;   /* reuse_key() -> index; only those with events */
 	struct reuse_row *of; /* by that index */
 	size_t count;
 	struct reuse_item *items; /* by row */
@@ -59,11 +61,17 @@ struct reuse {
 };
 
 /* 0; -ENOMEM. *out is the caller's to reuse_free() in any case. */
-int reuse_find(const struct process_state *process, uint64_t walk_ns, struct reuse *out);
+int reuse_find(const struct process_state *process, uint64_t walk_ns, bool by_owner,
+	       struct reuse *out);
 /* Computes the rates. speed: of the target in windows, above 0, at most 1. */
 void reuse_rates(struct reuse *reuse, double speed);
 void reuse_free(struct reuse *reuse);
 
+/* What row blocks are of; owner: as in struct block. */
+struct reuse_like {
+	uint32_t stack, kind, class_bytes, owner;
+};
+uint64_t reuse_key(const struct reuse *reuse, const struct reuse_like *like);
 /* Has a block of that row ever been seen to be replaced unnoticed? Its row; NULL: no. */
 const struct reuse_row *reuse_row_of(const struct reuse *reuse, uint64_t key);
 /* Of a block that counts as alive since a walk has shown it at shown_ns. */

@@ -99,14 +99,15 @@ static double inclusion(const struct calibrate_window *window)
 	return window->span_ns && length_ns > 0 ? length_ns / (double)window->span_ns : 1;
 }
 
-static uint64_t like_key(const struct seen *seen)
+static uint64_t like_key(const struct job *job, const struct seen *seen)
 {
-	return death_row_key(seen->stack, seen->kind, seen->class_bytes);
+	return reuse_key(&job->reuse, &(struct reuse_like){seen->stack, seen->kind,
+							   seen->class_bytes, seen->owner});
 }
 
-static uint64_t shared_key(const struct seen *seen)
+static uint64_t shared_key(const struct job *job, const struct seen *seen)
 {
-	return hash_u64(like_key(seen)) ^ seen->window;
+	return hash_u64(like_key(job, seen)) ^ seen->window;
 }
 
 static int survival_add(struct job *job, struct seen *seen,
@@ -127,7 +128,7 @@ static int survival_add(struct job *job, struct seen *seen,
  */
 static int survival_share(const struct job *job, struct seen *seen)
 {
-	uint32_t found = id_map_find(&job->shared, shared_key(seen));
+	uint32_t found = id_map_find(&job->shared, shared_key(job, seen));
 
 	seen->survival = found == ID_MAP_NONE ? 0 : found;
 	return found != ID_MAP_NONE;
@@ -136,7 +137,7 @@ static int survival_share(const struct job *job, struct seen *seen)
 /* Of a donor that stands for `times` blocks if it was the same one until until_ns. */
 static int donor_survival(struct job *job, struct seen *like, uint64_t until_ns, double times)
 {
-	const struct reuse_row *row = reuse_row_of(&job->reuse, like_key(like));
+	const struct reuse_row *row = reuse_row_of(&job->reuse, like_key(job, like));
 	struct calibrate_survival survival;
 
 	if (!row)
@@ -172,13 +173,13 @@ static int donor_add(struct job *job, const struct seen *seen, uint64_t died_ns)
 	err = donor_survival(job, like, until_ns,
 			     newest_times(windows, &job->newest, seen->window, &life));
 	job->seen_count += !err;
-	return err ?: id_map_put(&job->likes, like_key(seen), 0);
+	return err ?: id_map_put(&job->likes, like_key(job, seen), 0);
 }
 
 static int alive_survival(struct job *job, struct seen *seen)
 {
 	const struct reuse_row *row =
-		seen->large == LARGE_STRATA ? reuse_row_of(&job->reuse, like_key(seen)) : NULL;
+		seen->large == LARGE_STRATA ? reuse_row_of(&job->reuse, like_key(job, seen)) : NULL;
 	struct calibrate_survival survival;
 
 	int err;
@@ -187,7 +188,7 @@ static int alive_survival(struct job *job, struct seen *seen)
 		return 0;
 	survival = reuse_alive(&job->reuse, row, seen->shown_ns);
 	err = survival_add(job, seen, &survival);
-	return err ?: id_map_put(&job->shared, shared_key(seen), seen->survival);
+	return err ?: id_map_put(&job->shared, shared_key(job, seen), seen->survival);
 }
 
 static int alive_collect(struct job *job)
@@ -209,6 +210,7 @@ static int alive_collect(struct job *job)
 		large = large_of(job->process, sampled_block, block);
 		*seen = (struct seen){
 			.stack = block->stack,
+			.owner = block->owner,
 			.window = sampled_block->window,
 			.large = large,
 			.cohort = state_windows_cohort(job->process, sampled_block->address),
@@ -245,6 +247,7 @@ static int dead_collect(struct job *job)
 			continue;
 		*seen = (struct seen){
 			.stack = dead->stack,
+			.owner = dead->owner,
 			.window = dead->window,
 			.kind = dead->kind,
 			.class_bytes = dead->class_bytes,
@@ -320,7 +323,7 @@ static bool seen_is_replaced(const struct job *job, const struct seen *seen)
 		     (seen->cohort >= job->newest.cohort ||
 		      seen_is_blurred(job, seen->kind, seen->class_bytes));
 
-	return newest && id_map_find(&job->likes, like_key(seen)) != ID_MAP_NONE;
+	return newest && id_map_find(&job->likes, like_key(job, seen)) != ID_MAP_NONE;
 }
 
 /*
@@ -357,7 +360,8 @@ static int seen_compare(const void *a, const void *b)
 	       ?: CMP(x->cohort, y->cohort)
 	       ?: CMP(x->use, y->use)
 	       ?: CMP(x->inclusion, y->inclusion)
-	       ?: CMP(x->window, y->window);
+	       ?: CMP(x->window, y->window)
+	       ?: CMP(x->owner, y->owner);
 }
 
 /* Sorts, so that equal rows are neighbours, in an order that replays give again. */
@@ -380,20 +384,38 @@ static uint32_t cohort_joined(const struct job *job, uint32_t cohort)
 	return cohort < job->newest.cohort ? cohort : job->newest.cohort;
 }
 
-/* The row of blocks with this stack, size and flags. 0; -ENOMEM */
-static int row_of(struct job *job, uint32_t stack, uint64_t bytes, uint32_t flags, uint32_t *row)
+/* The thread or the task of an owner, as it is told: the members of `like`. */
+static void owner_set(const struct job *job, uint32_t owner, struct snapshot_trace *like)
 {
+	const struct block_owner *of = block_owners_get(&job->process->owners, owner);
+
+	if (!job->by_owner)
+		return;
+	if (job->process->info.tasks)
+		like->task = of->task;
+	else
+		like->thread = of->tid;
+}
+
+/* The row of blocks with this stack, owner, size and flags. 0; -ENOMEM */
+static int row_of(struct job *job, uint32_t stack, uint32_t owner, uint64_t bytes, uint32_t flags,
+		  uint32_t *row)
+{
+	struct snapshot_trace like = {
+		.traceback = job->tracebacks[stack], .flags = flags & 0xff, .bytes = bytes};
 	uint64_t key = hash_u64(hash_u64((uint64_t)stack << 8 | flags) ^ bytes);
 	int err;
 
+	owner_set(job, owner, &like);
+	if (job->by_owner)
+		key = hash_u64(key) ^ ((uint64_t)like.task << 32 | like.thread);
 	*row = id_map_find(&job->row_index, key);
 	if (*row != ID_MAP_NONE)
 		return 0;
 	*row = (uint32_t)job->row_count;
 	err = id_map_put(&job->row_index, key, *row);
 	if (!err)
-		job->rows[job->row_count++] = (struct snapshot_trace){
-			.traceback = job->tracebacks[stack], .flags = flags, .bytes = bytes};
+		job->rows[job->row_count++] = like;
 	return err;
 }
 
@@ -516,7 +538,7 @@ static int sampled_blocks_fill(struct job *job, size_t *count)
 	for (size_t i = 0; !err && i < job->seen_count; i++) {
 		const struct seen *seen = &job->seen[i];
 
-		err = row_of(job, seen->stack, seen->bytes, seen->flags, &row);
+		err = row_of(job, seen->stack, seen->owner, seen->bytes, seen->flags, &row);
 		if (err || !is_used(job, seen))
 			continue;
 		job->ages[*count] = ages_of(job, seen);
@@ -638,7 +660,7 @@ static int taken_fill(struct job *job)
 		out->stratum = LARGE_STRATA + found;
 		out->keeps = stack_keeps(job, count->stack, count->bytes);
 		memcpy(out->blocks, count->blocks, sizeof(out->blocks));
-		err = row_of(job, count->stack, is_class ? count->bytes : bytes,
+		err = row_of(job, count->stack, count->owner, is_class ? count->bytes : bytes,
 			     is_class ? SNAPSHOT_ROUNDED : 0, &out->row);
 		job->taken_count += !err;
 	}
@@ -837,7 +859,7 @@ static int job_run(struct job *job, trace_windowed_fn take, void *context)
 	int err;
 
 	newest_find(&job->process->windows, &job->newest);
-	err = reuse_find(job->process, job->newest.walk_ns, &job->reuse)
+	err = reuse_find(job->process, job->newest.walk_ns, job->by_owner, &job->reuse)
 		      ?: job_estimate(job, &result);
 	/* How much slower the target is in windows says how much more it allocates between them. */
 	if (!err && job->reuse.count && result.speed < 1) {
@@ -860,10 +882,14 @@ static int job_run(struct job *job, trace_windowed_fn take, void *context)
 }
 
 int trace_windowed_estimate(const struct process_state *process, const uint32_t *tracebacks,
-			    uint64_t moment_ns, trace_windowed_fn take, void *context)
+			    const struct windowed_split *split, trace_windowed_fn take,
+			    void *context)
 {
 	const struct trace_windows *windows = &process->windows;
-	struct job job = {.process = process, .tracebacks = tracebacks, .moment_ns = moment_ns};
+	struct job job = {.process = process,
+			  .tracebacks = tracebacks,
+			  .moment_ns = split->moment_ns,
+			  .by_owner = split->by_owner};
 	size_t most = 2 * (windows->sampled_blocks.count + windows->deaths.count) +
 		      large_collect_most(process) + windows->taken.count + 1;
 	int err = -ENOMEM;
@@ -907,5 +933,7 @@ static int builder_take(void *context, const struct snapshot_trace *rows,
 int trace_windowed_add(const struct process_state *process, const uint32_t *tracebacks,
 		       uint64_t moment_ns, struct builder *builder)
 {
-	return trace_windowed_estimate(process, tracebacks, moment_ns, builder_take, builder);
+	const struct windowed_split split = {.moment_ns = moment_ns};
+
+	return trace_windowed_estimate(process, tracebacks, &split, builder_take, builder);
 }

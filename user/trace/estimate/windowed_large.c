@@ -97,6 +97,7 @@ void large_collect(struct job *job)
 			continue;
 		job->seen[job->seen_count] =
 			(struct seen){.stack = block->stack,
+				      .owner = block->owner,
 				      .window = windows ? (uint32_t)(job->seen_count % windows) : 0,
 				      .kind = chunk_kind(units),
 				      .class_bytes = chunk_class(units),

@@ -66,17 +66,27 @@ void large_strata_fill(struct job *job);
  */
 typedef int (*trace_windowed_fn)(void *context, const struct snapshot_trace *rows,
 				 const struct calibrate_result *result, uint64_t ages_error_ns);
+/* What rows are split by, besides stacks and sizes. */
+struct windowed_split {
+	uint64_t moment_ns; /* by the age of blocks then; 0: they are not */
+	/*
+	 * By task (EVENT_MODE_TASKS), else by thread. task of a row is as in struct block_owner.
+	 * Not with moment_ns, which has the same member as the thread.
+	 */
+	bool by_owner;
+};
 /*
- * Passes the estimates to take, of the stacks that tracebacks has (UINT32_MAX: it has none).
- * moment_ns: the rows are split by the age of blocks then; 0: they are not. 0; -ENOMEM; or what
- * take returns.
+ * Passes the estimates to take, of the stacks that tracebacks has (UINT32_MAX: it has none). 0;
+ * -ENOMEM; or what take returns.
  */
 int trace_windowed_estimate(const struct process_state *process, const uint32_t *tracebacks,
-			    uint64_t moment_ns, trace_windowed_fn take, void *context);
+			    const struct windowed_split *split, trace_windowed_fn take,
+			    void *context);
 /*
  * Adds the estimates for blocks of pymalloc's pools to a snapshot of a process in
  * EVENT_MODE_WINDOWS. tracebacks: by stack of the process, the snapshot's; UINT32_MAX: none.
- * moment_ns: as above; meta.ages_error_ns is set. 0; -ENOMEM; errors of windowed_add().
+ * moment_ns: as in struct windowed_split; meta.ages_error_ns is set. 0; -ENOMEM; errors of
+ * windowed_add().
  */
 int trace_windowed_add(const struct process_state *process, const uint32_t *tracebacks,
 		       uint64_t moment_ns, struct builder *builder);

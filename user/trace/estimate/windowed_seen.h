@@ -32,7 +32,7 @@ enum seen_use {
 
 /* A block that was seen. */
 struct seen {
-	uint32_t stack, window, kind, class_bytes, cohort;
+	uint32_t stack, owner, window, kind, class_bytes, cohort; /* owner: as in struct block */
 	uint32_t large;    /* enum large; LARGE_STRATA: heap walks count it */
 	uint32_t flags;    /* SNAPSHOT_* */
 	uint32_t survival; /* 1 + its place in survivals; 0: none */
@@ -47,6 +47,7 @@ struct job {
 	const struct process_state *process;
 	const uint32_t *tracebacks;
 	uint64_t moment_ns;      /* rows are split by the age at that time; 0: they are not */
+	bool by_owner;           /* rows are of one thread or task each */
 	struct block_ages *ages; /* by sampled block */
 	uint64_t *middles_ns;    /* by window: of the time that it stands for */
 	uint8_t *shown;          /* by window: it has shown a block that is alive */
@@ -61,7 +62,7 @@ struct job {
 	size_t seen_count, survival_count, survival_capacity, stratum_count, row_count, taken_count;
 	struct newest newest;
 	struct reuse reuse;
-	struct id_map row_index;     /* stack, size and flags -> row */
+	struct id_map row_index;     /* stack, size, flags and owner -> row */
 	struct id_map sizes;         /* kind and size class -> the size of all that were seen */
 	struct id_map made, alive;   /* place and size class -> blocks seen: all; alive */
 	struct id_map shared;        /* row and window -> 1 + place in survivals */

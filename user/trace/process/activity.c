@@ -138,6 +138,8 @@ int state_activity_known(const struct process_state *process, enum snapshot_extr
 
 	if (what == EXTRA_ALLOCATED && state_window_allocs_known(process, layer))
 		return 1;
+	if (what == EXTRA_THREAD && state_windows_by_owner(info))
+		return layer == state_window_layer(info);
 	known = layer < EVENT_LAYER_TABLES && info->layers & 1u << layer &&
 		!process->activities.gap && !info->off &&
 		(info->mode == EVENT_MODE_EXACT || info->mode == EVENT_MODE_CENSUS);

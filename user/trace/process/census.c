@@ -57,7 +57,8 @@ static void object_place(struct process_state *process, const struct sampled_blo
 				    .epoch = process->census.epoch,
 				    .pooled = 1,
 				    .rounded = 1,
-				    .stack = object->stack & BLOCK_STACK_MAX};
+				    .stack = object->stack & BLOCK_STACK_MAX,
+				    .owner = object->owner};
 	struct sampled_block sampled_block = {.address = address,
 					      .kind = kind->kind,
 					      .print = kind->print,

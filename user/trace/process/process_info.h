@@ -77,6 +77,7 @@ struct trace_process {
 	int ends_unseen;              /* EVENT_MODE_NO_ENDS */
 	int tasks;                    /* EVENT_MODE_TASKS */
 	int labels_hashed;            /* EVENT_MODE_LABELS_HASHED */
+	int threads;                  /* EVENT_MODE_THREADS */
 	char label[EVENT_LABEL_TEXT]; /* as in struct event_target */
 	int is_mimalloc;              /* EVENT_MODE_MIMALLOC */
 	/*

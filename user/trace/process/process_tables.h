@@ -260,6 +260,12 @@ static inline bool state_window_is_native(const struct process_state *process)
 	return state_window_layer(&process->info) == EVENT_LAYER_NATIVE;
 }
 
+/* Are estimates from windows made by who has allocated, too: by thread, or by task? */
+static inline bool state_windows_by_owner(const struct trace_process *info)
+{
+	return info->mode == EVENT_MODE_WINDOWS && (info->threads || info->tasks);
+}
+
 /*
  * Is a page with these bits one of the lines? In a sample, those without a known fault are those
  * whose fault was not in it, and the others stand for them.

@@ -796,8 +796,7 @@ int state_reuse(struct process_state *process, const struct event_alloc *event)
 		if (!address || is_in_place(process, block))
 			address = block->address;
 	}
-	state_window_reuse(process, event->address, address, event->domain,
-			   state_stack_index(process, event->stack_id));
+	state_window_reuse(process, event, address);
 	if (!address) {
 		reuse_unknown_count(process, event);
 		return 0;

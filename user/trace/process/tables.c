@@ -148,6 +148,24 @@ static void used_set(uint64_t *used, uint32_t owner)
 	used[owner / 64] |= 1ull << owner % 64;
 }
 
+/* What windows have shown of blocks that are dead, and of pools. */
+static void windows_owners_use(const struct trace_windows *windows, uint64_t *used)
+{
+	const struct sampled_block *sampled_block;
+	size_t cursor = 0;
+
+	while ((sampled_block = sampled_blocks_next(&windows->sampled_blocks, &cursor)))
+		used_set(used, sampled_block->owner);
+	for (size_t i = 0; i < windows->deaths.count; i++)
+		used_set(used, windows->deaths.items[i].owner);
+	for (size_t i = 0; i < windows->openers.count; i++)
+		used_set(used, windows->openers.items[i].owner);
+	for (size_t i = 0; i < windows->taken.count; i++)
+		used_set(used, windows->taken.items[i].owner);
+	for (size_t i = 0; i < windows->taken_walk.count; i++)
+		used_set(used, windows->taken_walk.items[i].owner);
+}
+
 /* Drops the owners that no block names. */
 static void owners_collect(struct process_state *process)
 {
@@ -163,6 +181,7 @@ static void owners_collect(struct process_state *process)
 		for (size_t i = 0; i < process->thread_count; i++)
 			used_set(used, process->threads[i].pending[layer].block.owner);
 	}
+	windows_owners_use(&process->windows, used);
 	for (size_t i = 0; i < process->thread_count; i++)
 		process->threads[i].owner = OWNER_NONE;
 	block_owners_keep(&process->owners, used);

@@ -148,6 +148,7 @@ static struct death death_of(const struct process_state *process,
 {
 	const struct trace_windows *windows = &process->windows;
 	struct death death = {.stack = block->stack,
+			      .owner = block->owner,
 			      .window = sampled_block->window,
 			      .flags = state_block_flags(block),
 			      .bytes = (uint32_t)block->bytes,
@@ -320,10 +321,13 @@ static uint32_t cohort_of(struct process_state *process, struct fingerprint_pool
 
 void state_window_pool_taken(struct process_state *process, const struct event_alloc *event)
 {
-	const struct pool_opener opener = {.pool = state_window_pool(process, event->address),
-					   .stack = state_stack_index(process, event->stack_id) &
-						    BLOCK_STACK_MAX,
-					   .cohort = state_windows_cohort_now(process)};
+	const struct pool_opener opener = {
+		.pool = state_window_pool(process, event->address),
+		.stack = state_stack_index(process, event->stack_id) & BLOCK_STACK_MAX,
+		.owner = state_windows_by_owner(&process->info)
+				 ? state_owner(process, event->header.tid)
+				 : OWNER_NONE,
+		.cohort = state_windows_cohort_now(process)};
 
 	if (opener.pool)
 		pool_openers_put(&process->windows.openers, &opener);
@@ -672,13 +676,16 @@ void state_window_gone(struct process_state *process, const struct block *block)
 	state_sampled_block_remove(process, block_allocator_address(block));
 }
 
-void state_window_reuse(struct process_state *process, uint64_t object, uint64_t block,
-			uint32_t domain, uint32_t stack)
+void state_window_reuse(struct process_state *process, const struct event_alloc *event,
+			uint64_t block)
 {
 	struct trace_windows *windows = &process->windows;
-	struct sampled_block sampled_block = {.address = object & ~(uint64_t)(EVENT_BLOCK_STEP - 1),
+	uint32_t domain = event->domain;
+	struct sampled_block sampled_block = {.address = event->address &
+							 ~(uint64_t)(EVENT_BLOCK_STEP - 1),
 					      .window = window_now(process),
-					      .stack = stack,
+					      .stack = state_stack_index(process, event->stack_id),
+					      .owner = state_owner(process, event->header.tid),
 					      .domain = domain,
 					      .flags = SAMPLED_BLOCK_OBJECT,
 					      .made_ns = process->info.end_ns};

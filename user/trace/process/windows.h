@@ -123,9 +123,9 @@ void state_window_sight(struct process_state *process, const struct block *block
 void state_window_gone(struct process_state *process, const struct block *block);
 /* A pool was taken into use. Without memory it is not noted. */
 void state_window_pool_taken(struct process_state *process, const struct event_alloc *event);
-/* An object, whose block may or may not be known, begins to live. */
-void state_window_reuse(struct process_state *process, uint64_t object, uint64_t block,
-			uint32_t domain, uint32_t stack);
+/* An object begins to live. block: the address of its block; 0: it is not known. */
+void state_window_reuse(struct process_state *process, const struct event_alloc *event,
+			uint64_t block);
 /*
  * The allocator has given the address of a block of the table to another one, in a window. Would
  * looks between windows have noticed? The first recheck of the new block says so

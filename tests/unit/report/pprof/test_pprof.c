@@ -16,6 +16,7 @@
 
 #include "place.h"
 #include "report/pprof/pprof.h"
+#include "report/pprof/pprof_format.h"
 #include "report/tracemalloc/snapshot_file.h"
 #include "snapshot/meta.h"
 #include "snapshots.h"
@@ -395,13 +396,35 @@ static void test_keys(void **state)
 	}
 }
 
+static void label_key_check(const char *label, const char *expected)
+{
+	struct snapshot_meta meta = {.tasks = 1};
+	char key[EVENT_LABEL_TEXT];
+
+	snprintf(meta.label, sizeof(meta.label), "%s", label);
+	pprof_label_key(&meta, key);
+	assert_string_equal(key, expected);
+}
+
+/* A variable's own name, unless another label has it. */
+static void test_label_key(void **state)
+{
+	(void)state;
+	label_key_check("", "task");
+	label_key_check("context request_id", "request_id");
+	label_key_check("context flask.request_ctx.request.path", "flask.request_ctx.request.path");
+	label_key_check("local BaseHandler.get_response:request.path", "request.path");
+	label_key_check("local run:thread", "local run:thread");
+	label_key_check("context task", "context task");
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, place_setup, place_teardown)
 	const struct CMUnitTest tests[] = {
 		TEST(test_round_trip),   TEST(test_empty),  TEST(test_damaged_profile),
 		TEST(test_damaged_file), TEST(test_others), TEST(test_mapped),
-		TEST(test_layers),       TEST(test_keys),
+		TEST(test_layers),       TEST(test_keys),   TEST(test_label_key),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

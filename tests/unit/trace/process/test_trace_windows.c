@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "ranges.h"
+#include "snapshot/group/thread_shares.h"
 #include "window_records.h"
 
 /* Only what is allocated in a window, and shown by a walk in it, is kept. */
@@ -223,6 +224,58 @@ static void test_snapshot(void **state)
 	snapshot_free(snapshot);
 }
 
+static void task_begin(struct trace *trace, uint64_t number)
+{
+	struct event_task event = {.header = header_of(EVENT_TASK, sizeof(event)),
+				   .number = number,
+				   .how = EVENT_TASK_NUMBERED};
+
+	assert_int_equal(trace_feed(trace, &event, sizeof(event)), 0);
+}
+
+/* The same by task: a quarter of what was seen is of the second one. Lines have what they had. */
+static void test_by_task(void **state)
+{
+	struct trace *trace = *state;
+	struct kinds kinds = kinds_of(1);
+	const struct thread_question question = {.by = GROUP_TASK};
+	struct thread_rows rows;
+	struct snapshot *snapshot;
+	uint64_t count = 0;
+
+	trace->processes[0]->info.tasks = 1;
+	baseline(trace, 3, LIVE(40, 41));
+	open_at(trace, S);
+	for (unsigned int i = 0; i < 20; i++) {
+		task_begin(trace, i % 4 ? 1 : 2);
+		put(trace, i);
+	}
+	move_on(trace);
+	for (unsigned int i = 0; i < 42; i++)
+		kinds.event.kinds[i] = (struct event_census_kind){TYPE, PRINT};
+	kinds.event.id = 0;
+	assert_int_equal(kinds_feed(trace, &kinds), 0);
+	close_at(trace, 2 * S);
+	kinds.event.id = 1;
+	begin(trace, 1);
+	assert_int_equal(kinds_feed(trace, &kinds), 0);
+	pool(trace, 1,
+	     LIVE(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 40, 41));
+	done(trace, 1);
+	assert_int_equal(trace_snapshot(trace, 0, 0, &snapshot), 0);
+	for (size_t i = 0; i < snapshot->trace_count; i++)
+		count += snapshot->traces[i].count;
+	assert_int_equal(thread_shares_rows(snapshot, &question, &rows), 0);
+	assert_int_equal(rows.count, 2);
+	assert_true(rows.are_estimates && rows.items[0].sums.error.count);
+	assert_string_equal(rows.items[0].name, "Task-1");
+	assert_string_equal(rows.items[1].name, "Task-2");
+	assert_int_equal(rows.total.count, count);
+	assert_int_equal(rows.items[1].sums.count, count / 4);
+	thread_rows_free(&rows);
+	snapshot_free(snapshot);
+}
+
 /* A window that shows ten blocks of these bytes, from the given one on. */
 static void window_of_ten(struct trace *trace, unsigned int from, uint64_t bytes, uint64_t start_ns)
 {
@@ -350,6 +403,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_clear, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_fork, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_snapshot, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_by_task, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_span, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_idle, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_malformed, setup, teardown),

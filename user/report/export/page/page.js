@@ -229,6 +229,9 @@ function start() {
 		optionsPut($(kind), owners[kind]);
 		if (owners[kind].length < 2) $("group").querySelector(`[value=${kind}]`).remove();
 	}
+	if (data.snapshot.label)
+		for (const node of [$("tasks").firstChild, $("group").querySelector("[value=task]")])
+			if (node) node.textContent = shown(data.snapshot.label) + " ";
 	if (compared) $("colors").textContent = "Red has grown, blue has shrunk. ";
 	for (const option of [...$("figure").options]) if (option.value.startsWith("alloc") && !has_allocated) option.remove();
 	$("processes").hidden = data.snapshot.processes.length < 2;

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which requests grow: services of Flask and Django, of whose twelve routes three keep something, all
+of it made on the same lines."""
+import http.client
+import json
+import threading
+
+import pytest
+
+ROUTES = "cart export help home items login orders prices reports search upload users".split()
+LEAKS = ["/export", "/reports", "/upload"]  # the one that keeps most first
+BY = {
+    "flask": "context flask.request_ctx.request.path",
+    "django": "local BaseHandler.get_response:request.path",
+}
+SYSTEM = "/usr/bin/python3"
+
+
+@pytest.fixture
+def load():
+    """Begins requests of all routes in turn, over two connections, until the end of the test."""
+    ended, threads = threading.Event(), []
+
+    def ask(port):
+        while not ended.is_set():
+            for name in ROUTES:
+                connection = http.client.HTTPConnection("127.0.0.1", port)
+                connection.request("GET", "/" + name)
+                answer = connection.getresponse()
+                assert answer.status == 200 and answer.read(), name
+                connection.close()
+                ended.wait(0.003)
+
+    def begin(port):
+        for _ in range(2):
+            threads.append(threading.Thread(target=ask, args=(port,)))
+            threads[-1].start()
+
+    yield begin
+    ended.set()
+    for thread in threads:
+        thread.join()
+
+
+@pytest.fixture(params=sorted(BY))
+def service(request, start, load):
+    """A service under load: (its process, what --by asks for)."""
+    target = start(SYSTEM, "routes.py", request.param)
+    load(int(target.read_line()))
+    return target, BY[request.param]
+
+
+def check(answer, by):
+    """A busy machine may make the second half of so short a time the slower one: then it is unclear
+    whether the growth goes on. That what the others have does not is clear."""
+    assert answer["by"] == "value" and answer["label"] == by
+    told = json.dumps(answer["lines"], indent=1)
+    rows = [row for row in answer["lines"] if row["value"]]
+    assert sorted(row["value"] for row in rows[:3]) == LEAKS, told
+    assert {row["verdict"] for row in rows[:3]} <= {"grows", "unclear"}, told
+    assert rows[0]["verdict"] == "grows", told
+    assert "grows" not in {row["verdict"] for row in rows[3:]}, told
+    assert sorted(rows, key=lambda row: -row["size"])[0]["value"] == LEAKS[0], told
+
+
+def test_recorded(service, trace, run_tracer, tmp_path):
+    """Of a recording with values; and the same over time."""
+    target, by = service
+    record = str(tmp_path / "routes.rec")
+    run = trace(
+        "-p",
+        target.pid,
+        "-m",
+        "census",
+        "--by",
+        by,
+        "--record",
+        record,
+        "--every",
+        "0.3",
+        "-d",
+        "12",
+    )
+    run.wait()
+    done = run_tracer("leaks", record, "--by", by, "--format", "json")
+    assert done.returncode == 0, done.stderr
+    check(json.loads(done.stdout), by)
+    text = run_tracer("leaks", record, "--by", by).stdout
+    assert "grow" in text and "\n  /export: +" in text and "\nNot seen: " in text
+    over_time = json.loads(run_tracer("timeline", record, "--by", by, "--format", "json").stdout)
+    assert over_time["by"] == "value" and over_time["lines"][0]["value"] in ("", *LEAKS)
+    assert "\nValues, 10 of " in run_tracer("timeline", record, "--by", by).stdout
+    refused = run_tracer("leaks", record, "--by", "context other.name")
+    assert "the snapshot was made with --by " + by in refused.stderr
+
+
+def test_traced(service, run_tracer):
+    target, by = service
+    done = run_tracer(
+        "leaks", "-p", target.pid, "--by", by, "-m", "census", "-d", "12", "--format", "json"
+    )
+    assert done.returncode == 0, done.stderr
+    check(json.loads(done.stdout), by)
