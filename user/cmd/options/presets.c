@@ -37,10 +37,11 @@ int presets_parse(const char *word, struct label_spec *out)
 
 	for (size_t i = 0; i < ARRAY_SIZE(presets); i++) {
 		const struct preset *preset = &presets[i];
-		bool takes_key = preset->name[name] == ':';
+		size_t length = strlen(preset->name);
+		bool takes_key = preset->name[length - 1] == ':';
 		char path[LABEL_TEXT];
 
-		if (strncmp(preset->name, word, name) || strlen(preset->name) != name + takes_key)
+		if (length - takes_key != name || strncmp(preset->name, word, name))
 			continue;
 		if (takes_key != (word[name] == ':') || (takes_key && !word[bytes]))
 			return error_set(-EINVAL,
