@@ -817,7 +817,7 @@ static int span_look(struct tcmalloc_walk *walk, uint64_t page, uint64_t at)
 
 static int tcmalloc_visit(struct tcmalloc_walk *walk)
 {
-	/* Objects that leave a central list after caches were read count as used: caches come last. */
+	/* What leaves a central list after caches were read counts as used: these come last. */
 	int err = leaves_add(walk)
 		  ?: map_walk(walk, metadata_look)
 		  ?: caches_read(walk)
