@@ -388,6 +388,8 @@ int cli_heap(int argc, char **argv)
 
 	report_choice_default(&choice.output);
 	int status = cli_parse(&heap_argp, argc, argv, 0, &choice);
+
+	choice.by_age = !status && ages_any(&choice.ages.ages);
 	if (status) {
 		status = status < 0 ? EXIT_DONE : status;
 	} else if (heap_is_question(&choice)) {

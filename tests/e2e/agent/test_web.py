@@ -102,8 +102,13 @@ def test_collector(traced, run_tracer):
         return [found.get(key) for key in keys]
 
     wait_until(lambda: None not in figures("collections_total"), "the collector is found")
-    done = run_tracer("heap", "gc", "-p", target.pid, "--format", "json")
-    (collector,) = json.loads(done.stdout)["collectors"]
+
+    def read():
+        """It is not found in a copy that was made while it changed its lists."""
+        done = run_tracer("heap", "gc", "-p", target.pid, "--format", "json")
+        return json.loads(done.stdout)["collectors"]
+
+    (collector,) = wait_until(read, "the collector is found in a copy")
     for name, key in (
         ("collections_total", "collections"),
         ("freed_objects_total", "collected"),

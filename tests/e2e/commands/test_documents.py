@@ -192,7 +192,8 @@ class Scene:
                 "--session=%d" % self.session.pid,
                 *said[1:],
             ]  # another session may trace the whole machine
-        if "--by line" in " ".join(args) and "PID" in args:
+        by_line = re.search("--by line|^heap .*--older-than", " ".join(args))
+        if by_line and "PID" in args:
             pid = self.session_pid()
             more = [] if "--trace" in args else ["--session=%d" % self.session.pid]
             return [*(str(pid) if word == "PID" else word for word in args), *more]

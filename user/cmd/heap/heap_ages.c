@@ -25,9 +25,12 @@ int heap_ages_read(struct heap_ages *out, const struct heap_choice *choice,
 		   const struct heap_graph *heap)
 {
 	const struct graph *graph = heap->graph;
-	int err = cli_ages_at(&choice->ages, heap->lines.taken_ms * AGE_UNIT_NS, &out->wanted);
+	int err;
 
-	if (err || !ages_any(&out->wanted))
+	if (!choice->by_age)
+		return 0;
+	err = cli_ages_at(&choice->ages, heap->lines.taken_ms * AGE_UNIT_NS, &out->wanted);
+	if (err)
 		return err;
 	out->ages = calloc(graph->count + 1, sizeof(*out->ages));
 	if (!out->ages)

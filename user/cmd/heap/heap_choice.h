@@ -28,6 +28,7 @@ struct heap_choice {
 	const char *sysroot; /* --sysroot; NULL: "/" */
 	const char
 		*trace; /* --trace; NULL: the session that traces the process is asked for lines */
+	bool by_age; /* only objects of some ages: */
 	struct ages_choice ages;
 	struct target_set targets;
 	uint64_t session;     /* --session; 0: any */
@@ -94,7 +95,7 @@ int heap_answer_end(const struct heap_choice *choice, const struct heap_graph *h
 /* Is it about lines, or ages of blocks? */
 static inline bool heap_wants_lines(const struct heap_choice *choice)
 {
-	return choice->by == BY_LINE || ages_any(&choice->ages.ages);
+	return choice->by == BY_LINE || choice->by_age;
 }
 /*
  * Asks the session that traces a process which line allocated each of its blocks; session 0: any.

@@ -188,7 +188,7 @@ bool heap_is_question(const struct heap_choice *choice)
 {
 	return choice->rest.count || choice->retained || choice->depth || choice->out ||
 	       choice->freeze || choice->core || choice->sysroot || choice->trace ||
-	       choice->duration_ns || is_file(choice) || ages_any(&choice->ages.ages) ||
+	       choice->duration_ns || is_file(choice) || choice->by_age ||
 	       (choice->by != BY_TYPE && choice->by != BY_CLASS);
 }
 
@@ -219,7 +219,7 @@ int heap_answer(struct heap_choice *choice)
 				     : choice->trace != NULL)
 		return usage_error("--by line and ages are of a process that is traced, or take "
 				   "--trace");
-	if (ages_any(&choice->ages.ages) && !can_have_ages(choice))
+	if (choice->by_age && !can_have_ages(choice))
 		return usage_error("ages are of objects by type, module, path, root, size or line, "
 				   "without --retained");
 	if (choice->depth && (!choice->retained || choice->by != BY_TYPE || is_file(choice)))

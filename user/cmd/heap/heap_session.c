@@ -78,7 +78,7 @@ int heap_lines_open(const struct heap_choice *choice, struct block_lines *out)
 			    : heap_lines_ask(choice->pid, (pid_t)choice->session, out);
 	if (!err && choice->pid && out->pid != (uint32_t)choice->pid)
 		err = error_set(-EINVAL, "it is of PID %u", out->pid);
-	if (!err && ages_any(&choice->ages.ages) && !out->taken_ms)
+	if (!err && choice->by_age && !out->taken_ms)
 		err = error_set(-EINVAL, "it was written by an older version, without ages");
 	if (!err)
 		return 0;
