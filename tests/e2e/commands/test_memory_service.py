@@ -186,7 +186,14 @@ def test_lines(start, trace, run_tracer, python):
     target.step()
     (worker,) = json.loads(target.read_line())
     tell(target, "touch %d" % TOUCHED)
-    answer = unshared(run_tracer, worker)
+
+    def asked_lines():
+        """Pages of code that have, or had, probes are the worker's own: no copy of a heap has them."""
+        done = run_tracer("memory", "--unshared", "-p", worker, "--format", "json")
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    answer = asked_lines()
     line = "%s:%d" % (program("preloaded.py"), marked_line("preloaded.py", "TEXT"))
     found = {each["line"]: each for each in answer["lines"]}
     (texts,) = [each for each in answer["types"] if each["type"] == "str"]
@@ -198,8 +205,6 @@ def test_lines(start, trace, run_tracer, python):
     text = run_tracer("memory", "--unshared", "-p", worker).stdout
     assert "\n  %s: own size=" % line in text and "\n  not known, from before the trace: " in text
     run.finish()
-    # Pages of code had probes: they are the worker's own, and no copy of a heap has them.
-    done = run_tracer("memory", "--unshared", "-p", worker, "--format", "json")
-    assert json.loads(done.stdout)["lines"] is None
+    assert asked_lines()["lines"] is None
     text = run_tracer("memory", "--unshared", "-p", worker).stdout
     assert "as no session traces it: tracer -p %d tells" % target.pid in text

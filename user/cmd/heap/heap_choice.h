@@ -28,7 +28,7 @@ struct heap_choice {
 	const char *sysroot; /* --sysroot; NULL: "/" */
 	const char
 		*trace; /* --trace; NULL: the session that traces the process is asked for lines */
-	bool by_age; /* only objects of some ages: */
+	bool by_age;    /* only objects of some ages: */
 	struct ages_choice ages;
 	struct target_set targets;
 	uint64_t session;     /* --session; 0: any */
