@@ -269,11 +269,9 @@ static error_t option_label(struct report_choice *choice, const char *arg, struc
 
 static error_t option_by(struct report_choice *choice, const char *arg, struct argp_state *state)
 {
-	static const struct cli_word words[] = {{"process", GROUP_PROCESS},
-						{"comm", GROUP_COMM},
-						{"container", GROUP_CONTAINER},
-						{"thread", GROUP_THREAD},
-						{"task", GROUP_TASK}};
+	static const struct cli_word words[] = {
+		{"process", GROUP_PROCESS}, {"comm", GROUP_COMM}, {"container", GROUP_CONTAINER},
+		{"thread", GROUP_THREAD},   {"task", GROUP_TASK}, {"greenlet", GROUP_LABEL}};
 
 	if (cli_is_label(arg))
 		return option_label(choice, arg, state);
