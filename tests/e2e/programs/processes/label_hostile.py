@@ -63,13 +63,18 @@ def named_type(name):
 
 
 def with_wrong(expected, wrong, value=None):
-    """wrong(): what is wrong, in a context that has a value."""
+    """wrong(): what is wrong, in a context that has a value. It gets where a tree has its root: of
+    one of its own, since a tree that stays is not looked at again."""
     context = contextvars.copy_context()
 
     def run():
         variable.set(value)
         blocks = [None] * 3
-        fill(blocks, wrong(get(id(context) + VARS) + ROOT))
+        real = get(id(context) + VARS)
+        tree = made(64, *(get(real + WORD * i) for i in range(5)))
+        changes = wrong(tree + ROOT)
+        put(tree + ROOT, changes.pop(tree + ROOT, get(tree + ROOT)))
+        fill(blocks, {id(context) + VARS: tree, **changes})
         kept.append(blocks)
         count(expected, blocks)
 
