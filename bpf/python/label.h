@@ -183,8 +183,8 @@ __noinline __u64 context_value(struct thread_state *thread, struct abi_label *la
 }
 
 /*
- * Is the label the variable itself, of the tree that it was in at the thread's block before? Of most
- * blocks: so it is asked first, and without the label. No other block was made since then.
+ * Is the label the variable itself, of the tree that it was in at the thread's block before? Of
+ * most blocks: so it is asked first, and without the label. No other block was made since then.
  */
 static __always_inline int context_stays(struct thread_state *thread)
 {

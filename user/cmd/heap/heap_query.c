@@ -128,7 +128,7 @@ static int field_value(const struct heap_graph *heap, uint32_t object, struct bu
 /* What a field's text is the same for. */
 enum field_of { OF_NUMBER, OF_TYPE, OF_SHAPE, OF_OBJECT };
 
-static const struct field {
+static const struct query_field {
 	const char *name;
 	enum field_of of;
 	uint64_t (*number)(const struct heap_graph *heap, uint32_t object);
@@ -161,7 +161,7 @@ enum node_kind { NODE_TEST, NODE_NOT, NODE_AND, NODE_OR };
 struct query_node {
 	enum node_kind kind;
 	uint32_t left, right; /* nodes */
-	const struct field *field;
+	const struct query_field *field;
 	enum query_operator op;
 	uint64_t number;
 	char *text;
@@ -282,7 +282,7 @@ static int quoted_take(struct query *query, struct buffer *out)
 	int err = 0;
 
 	for (; *query->at && *query->at != quote && !err; query->at++) {
-		/* Behind a backslash only a quote or a backslash is special: the rest is of regexes. */
+		/* It is of regular expressions but in front of a quote and of itself. */
 		if (*query->at == '\\' && (query->at[1] == quote || query->at[1] == '\\'))
 			query->at++;
 		err = buffer_append(out, query->at, 1);
