@@ -24,8 +24,8 @@
 #define LABEL_CODES 256u /* limit of a function's code objects, and of types with a slot */
 
 /*
- * What is asked for: "context PATH", "local FUNCTION:PATH", "greenlet"; of ABI_LABEL_TASK the source
- * only.
+ * What is asked for: "context PATH", "local FUNCTION:PATH", "greenlet"; of ABI_LABEL_TASK the
+ * source only.
  */
 struct label_spec {
 	enum abi_label_source source;
