@@ -189,12 +189,20 @@ $(GENERATED): $(OUT)/gen/%.pb-c.c: user/%.proto
 
 $(GENERATED:.c=.h): %.h: %.c
 
-# The page of export --format html.
-$(OUT)/gen/page/page.h: $(wildcard user/report/export/page/*) tools/make-page
+# The pages of export --format html and of serve.
+PAGE     := user/report/export/page
+PAGE_PARTS := $(addprefix $(PAGE)/,page.html base.css page.css text.js model.js graph.js page.js)
+SERVE    := user/cmd/serve/page
+SERVE_PARTS := $(SERVE)/serve.html $(PAGE)/base.css $(SERVE)/serve.css $(PAGE)/text.js \
+	$(addprefix $(SERVE)/,parts.js tree.js query.js views.js serve.js)
+$(OUT)/gen/page/page.h: $(PAGE_PARTS)
+$(OUT)/gen/page/serve.h: $(SERVE_PARTS)
+$(OUT)/gen/page/%.h: tools/make-page
 	@mkdir -p $(@D)
-	$(call say,PAGE,$@)tools/make-page user/report/export/page $@
+	$(call say,PAGE,$@)tools/make-page $@ $(filter-out tools/make-page,$^)
 
 $(OUT)/obj/user/report/export/html.o: $(OUT)/gen/page/page.h
+$(OUT)/obj/user/cmd/serve/serve_web.o: $(OUT)/gen/page/serve.h
 
 # For machines that have no database of terminals.
 $(OUT)/gen/tui/terminals.h: tools/make-terminals
@@ -445,7 +453,7 @@ CORPUS := build/corpus/fuzz
 fuzz-programs: $(FUZZERS)
 fuzz: fuzz-programs
 	$(Q)mkdir -p $(addprefix $(CORPUS)_,capture jit_elf native worker tracemalloc session image \
-		unwind recording archive web)
+		unwind recording archive web serve)
 	$(Q)for c in tests/golden/*.cap; do tail -c +17 $$c > $(CORPUS)_capture/$${c##*/}; done
 	$(Q)cp $(FUZZ_LIB)/obj/user/util/text.o $(CORPUS)_jit_elf
 	$(Q)$(CC) -shared -nostdlib -fPIC -O2 -x c -o $(CORPUS)_native/allocator.so \
@@ -462,6 +470,10 @@ fuzz: fuzz-programs
 	$(Q)for path in / /metrics /targets /readyz '/debug/pprof/heap?pid=7&seconds=1' '/report?pid=7'; do \
 		printf '\0GET %s HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer x\r\n\r\n' "$$path" \
 			>$(CORPUS)_web/$$(printf %s "$$path" | tr -c a-z _); done
+	$(Q)for path in / /report?source=1 /api/sources /api/query-fields '/api/heap/by?key=type&top=9' \
+		'/api/heap/tree?of=root' '/api/heap/query?q=type+%3D+%22a%22+and+(size+%3E+1K+or+not+path+~+b)'; do \
+		printf '\200GET %s HTTP/1.1\r\nHost: localhost\r\nCookie: tracer-1=cccccccccccccccccccccccccccccccc\r\n\r\n' \
+			"$$path" >$(CORPUS)_serve/$$(printf %s "$$path" | tr -c a-z _); done
 	$(Q)tar -xzf tests/fuzz/corpus/corpus_session.tar.gz -C $(CORPUS)_session
 	$(Q)tar -xzf tests/fuzz/corpus/corpus_image.tar.gz -C $(CORPUS)_image
 	$(Q)for f in $(FUZZERS); do echo "$$f"; mkdir -p build/corpus/$${f##*/}; \

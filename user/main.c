@@ -33,6 +33,7 @@ static const struct {
 	 "which lines grow, and how sure that is"},
 	{"filter", cli_filter, "filter FILE -o OUT", "the snapshot of some files, lines, domains"},
 	{"export", cli_export, "export FILE --format KIND -o OUT", "a snapshot in another format"},
+	{"serve", cli_serve, "serve FILE...|-p PID", "heaps and snapshots in a browser"},
 	{"replay", cli_replay, "replay CAPTURE", "tables from a recorded event stream, no root"},
 	{"ctl", cli_ctl, "ctl PID status|snapshot FILE|stop...",
 	 "talk to the session that traces a process"},

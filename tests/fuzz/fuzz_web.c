@@ -9,23 +9,15 @@
 
 /* All of it, as most of its functions are static. */
 #include "cmd/agent/web.c"
+#include "web_client.h"
 
 #define SECRET "name-of-a-process"
-#define STEPS  400 /* without a byte sent: then the connection must have ended */
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* Of the first byte of an input; the others: how many bytes are sent at once. */
 enum { PROFILE_IS_NEVER = 0x20, PROFILE_FAILS = 0x40, TOKEN_IS_NEEDED = 0x80, PIECE = 0x1f };
 static uint8_t how;
-
-static void check(bool holds, const char *what)
-{
-	if (holds)
-		return;
-	fprintf(stderr, "%s\n", what);
-	abort();
-}
 
 /* --- instead of the machine ------------------------------------------------------------------- */
 
@@ -95,87 +87,25 @@ static void token_set(struct web *web)
 	web->opts.token = how & TOKEN_IS_NEEDED ? token : NULL;
 }
 
-static int client_connect(struct web *web)
+static void server_step(void *context)
 {
-	const struct sockaddr_in address = {.sin_family = AF_INET,
-					    .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-	int pair[2];
-
-	check(!socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair),
-	      "no sockets");
-	check(MHD_add_connection(web->daemon, pair[0], (const void *)&address, sizeof(address)) ==
-		      MHD_YES,
-	      "no connection");
-	return pair[1];
-}
-
-/* Sends a piece. 0: there is no room for it, or the server has ended the connection. */
-static size_t client_send(int client, const uint8_t *data, size_t size)
-{
-	size_t piece = 1 + (how & PIECE) * 100ul;
-	ssize_t sent = send(client, data, size < piece ? size : piece, MSG_NOSIGNAL);
-
-	return sent < 0 ? 0 : (size_t)sent;
-}
-
-static void client_receive(int client, struct buffer *out)
-{
-	char text[4096];
-	ssize_t got;
-
-	while ((got = recv(client, text, sizeof(text), 0)) > 0)
-		check(!buffer_append(out, text, (size_t)got), "no memory");
-}
-
-/* libmicrohttpd does not look at all that comes while a request waits. The deadline ends that. */
-static void time_over(struct web *web)
-{
-	for (struct web_client *client = web->clients; client; client = client->next)
-		client->until_ns = client->until_ns ? 1 : 0;
-}
-
-static void answers_check(const struct buffer *answers)
-{
-	check(!answers->size || (answers->size > 12 && !memcmp(answers->data, "HTTP/1.", 7)),
-	      "an answer that is none of HTTP");
-	check(!answers->size || !(how & TOKEN_IS_NEEDED) ||
-		      !memmem(answers->data, answers->size, SECRET, strlen(SECRET)),
-	      "figures without the token");
+	check(!web_step(context, 0), "the server has failed");
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static struct web web;
 	struct buffer answers = {0};
-	unsigned int steps = 0;
 
-	if (!web.daemon)
+	if (!web.server.daemon)
 		server_start(&web);
 	how = size ? data[0] : 0;
-	data += size > 0;
-	size -= size > 0;
 	token_set(&web);
-	int client = client_connect(&web);
-	do {
-		size_t sent = size ? client_send(client, data, size) : 0;
-
-		data += sent;
-		size -= sent;
-		steps += !sent;
-		/* Nothing is read while its profile is made. */
-		if (steps == STEPS / 4)
-			size = 0;
-		if (!size)
-			shutdown(client, SHUT_WR);
-		if (steps == STEPS / 2)
-			time_over(&web);
-		check(!web_step(&web, 0), "the server has failed");
-		client_receive(client, &answers);
-		check(steps < STEPS, "a connection that does not end");
-	} while (web.clients);
-	close(client);
+	web_client_run(&web.server, server_step, &web, data + (size > 0), size - (size > 0),
+		       1 + (how & PIECE) * 100ul, &answers);
 	check(!web.waiting && !web.profile_request && web.profile.socket < 0, "a request is left");
-	answers_check(&answers);
+	check(!(how & TOKEN_IS_NEEDED) || !web_client_has(&answers, SECRET),
+	      "figures without the token");
 	buffer_free(&answers);
 	return 0;
 }

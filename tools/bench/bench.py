@@ -27,6 +27,7 @@ import bench_heap  # noqa: E402
 import bench_page  # noqa: E402
 import bench_programs  # noqa: E402
 import bench_sample  # noqa: E402
+import bench_serve  # noqa: E402
 import bench_stats  # noqa: E402
 import bench_system  # noqa: E402
 import bench_unwind  # noqa: E402
@@ -327,6 +328,12 @@ def with_heap_table(python, options):
         bench_page.replace("bench-heap", text)
 
 
+def with_serve_table(python, options):
+    text = bench_serve.bench(TRACER, python)
+    if options.docs:
+        bench_page.replace("bench-serve", text)
+
+
 def main():
     parser = argparse.ArgumentParser(description="what tracing costs, next to other ways")
     parser.add_argument("--reps", type=int, default=5, help="repetitions (default 5)")
@@ -345,7 +352,7 @@ def main():
     )
     parser.add_argument(
         "--only",
-        default="speed,memory,attach,detach,replay,stats,sample,system,windows,unwind,heap,columns,"
+        default="speed,memory,attach,detach,replay,stats,sample,system,windows,unwind,heap,serve,columns,"
         "labels,tasks,view,programs",
     )
     parser.add_argument("--other", help="columns, tasks: another tracer, in turn with ours")
@@ -378,6 +385,8 @@ def main():
         python = chosen[0][0]
         if "heap" in only:
             attempt("heap", with_heap_table, python, options)
+        if "serve" in only:
+            attempt("serve", with_serve_table, python, options)
         print("\nCPython %s" % pythons.version_of(python))
         if "replay" in only:
             attempt("replay", bench_replay, python, options.reps, folder)

@@ -24,6 +24,7 @@ int cli_ctl(int argc, char **argv);
 int cli_doctor(int argc, char **argv);
 int cli_agent(int argc, char **argv);
 int cli_fleet(int argc, char **argv);
+int cli_serve(int argc, char **argv);
 
 /* The version, the commit that it was built from if that is known, and those of libraries. */
 void cli_version_print(void);

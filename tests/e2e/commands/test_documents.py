@@ -31,6 +31,7 @@ NOT_RUN = {
     r"^docker run ": "needs the image; tests/portable/test_image.py has it",
     r"^docker push ": "needs a registry",
     r" https://web-": "needs those servers; tests/e2e/agent/test_fleet_urls.py has an agent's",
+    r"\btracer serve ": "serves until Ctrl-C; test_serve.py runs it",
     r"^kubectl ": "needs a cluster; tests/portable/test_kubernetes.py runs the same pods",
     r"^sudo tracer memory --(comm|unshared) ": "needs a service that forks; test_memory_service.py has one",
     r" --by (context|local)\b": "needs a program with such variables; tests/e2e/python/test_labels.py has one",

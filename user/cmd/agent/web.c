@@ -4,21 +4,14 @@
  * waited for. A request that needs the session is suspended. When the session has answered, all
  * that wait are answered from the same figures, which stay for a second; each page is made of them
  * once.
- *
- * libmicrohttpd bounds the number of connections, the size of a request's header and the time
- * without a byte. Who sends or takes a byte now and then is bounded here: each connection has a
- * deadline for its request, and another one for its answer.
  */
 #include "cmd/agent/web.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <gnutls/x509.h>
-#include <microhttpd.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,20 +36,13 @@
 #include "util/cleanup.h"
 #include "util/clock.h"
 #include "util/error.h"
+#include "util/http_server.h"
 
-#define CONNECTIONS         32u
-#define CONNECTIONS_ADDRESS 8u     /* of one address */
-#define CONNECTION_BYTES    12288u /* for a request's header and the answer's */
-#define IDLE_SECONDS        10u
-#define REQUEST_NS          10000000000ull /* from a connection, or an answer, to a request */
-#define ANSWER_NS           60000000000ull /* to take an answer */
-#define FRESH_NS            1000000000ull  /* figures are shown so long */
-#define FRESH_MAX_NS        10000000000ull /* where they take more than 1/FRESH_COST of a CPU */
-#define FRESH_COST          50u
-#define LISTENER            3 /* its descriptor in a process of its own */
-#define PEM_BYTES           (256u << 10)
-/* of pages that have nothing to load or run */
-#define POLICY "default-src 'none'; base-uri 'none'; form-action 'none'"
+#define FRESH_NS     1000000000ull  /* figures are shown so long */
+#define FRESH_MAX_NS 10000000000ull /* where they take more than 1/FRESH_COST of a CPU */
+#define FRESH_COST   50u
+#define LISTENER     3 /* its descriptor in a process of its own */
+#define PEM_BYTES    (256u << 10)
 
 enum route {
 	ROUTE_METRICS,
@@ -71,13 +57,6 @@ enum route {
 };
 
 enum page { PAGE_METRICS, PAGE_OPENMETRICS, PAGE_TARGETS, PAGE_INDEX, PAGES };
-
-/* A connection. */
-struct web_client {
-	struct web_client *next, **link;
-	int fd;
-	uint64_t until_ns; /* 0: its request is being worked on */
-};
 
 struct web_request {
 	struct web_request *next; /* of those that wait for the session */
@@ -94,8 +73,7 @@ struct web {
 	int listener, signals;
 	pid_t opener;
 	char *certificate, *key; /* PEM; NULL: no TLS */
-	struct MHD_Daemon *daemon;
-	struct web_client *clients;
+	struct http_server server;
 	struct session_view view;
 	struct figures figures;
 	uint64_t fresh_until_ns; /* 0: there are no figures */
@@ -111,60 +89,11 @@ extern const char web_has_no_tls __attribute__((weak));
 
 /* --- answers ---------------------------------------------------------------------------------- */
 
-static struct web_client *client_of(struct MHD_Connection *connection)
-{
-	const union MHD_ConnectionInfo *info =
-		MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
-
-	return info ? info->socket_context : NULL;
-}
-
 static enum MHD_Result reply(struct web *web, struct MHD_Connection *connection,
 			     unsigned int status, struct MHD_Response *response)
 {
-	struct web_client *client = client_of(connection);
-
-	if (!response)
-		return MHD_NO;
-	if (client)
-		client->until_ns = clock_ns(CLOCK_MONOTONIC) + ANSWER_NS;
-	web->figures.errors[1] += status == 500;
-	return MHD_queue_response(connection, status, response);
-}
-
-/* Takes the response. */
-static enum MHD_Result reply_once(struct web *web, struct MHD_Connection *connection,
-				  unsigned int status, struct MHD_Response *response)
-{
-	enum MHD_Result result = reply(web, connection, status, response);
-
-	if (response)
-		MHD_destroy_response(response);
-	return result;
-}
-
-static void header_add(struct MHD_Response *response, const char *name, const char *value)
-{
-	if (response && name)
-		MHD_add_response_header(response, name, value);
-}
-
-/* The body is malloc'd, and taken. policy: what a browser may load and run for it. */
-static struct MHD_Response *response_new(char *body, size_t bytes, const char *type,
-					 const char *policy)
-{
-	struct MHD_Response *response =
-		body ? MHD_create_response_from_buffer(bytes, body, MHD_RESPMEM_MUST_FREE) : NULL;
-
-	if (!response)
-		free(body);
-	header_add(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
-	header_add(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
-	header_add(response, "X-Content-Type-Options", "nosniff");
-	header_add(response, "Referrer-Policy", "no-referrer");
-	header_add(response, "X-Frame-Options", "DENY");
-	header_add(response, "Content-Security-Policy", policy);
-	return response;
+	web->figures.errors[1] += status == 500 && response;
+	return http_server_reply(connection, status, response);
 }
 
 /* A line of text, with another header (name NULL: none). */
@@ -172,13 +101,8 @@ static enum MHD_Result reply_line(struct web *web, struct MHD_Connection *connec
 				  unsigned int status, const char *name, const char *value,
 				  const char *line)
 {
-	char *text = NULL;
-	int bytes = asprintf(&text, "%s\n", line);
-	struct MHD_Response *response = response_new(bytes < 0 ? NULL : text, (size_t)bytes,
-						     "text/plain; charset=utf-8", POLICY);
-
-	header_add(response, name, value);
-	return reply_once(web, connection, status, response);
+	web->figures.errors[1] += status == 500;
+	return http_server_reply_line(connection, status, name, value, line);
 }
 
 /* --- pages ------------------------------------------------------------------------------------ */
@@ -209,7 +133,7 @@ static struct MHD_Response *page_make(struct web *web, enum page page)
 		free(text);
 		return NULL;
 	}
-	return response_new(text, bytes, types[page], POLICY);
+	return http_server_response(text, bytes, types[page], HTTP_SERVER_POLICY);
 }
 
 static void pages_drop(struct web *web)
@@ -273,11 +197,6 @@ static bool figures_wait(struct web *web, struct web_request *request)
 
 /* --- profiles --------------------------------------------------------------------------------- */
 
-static const char *argument(const struct web_request *request, const char *name)
-{
-	return MHD_lookup_connection_value(request->connection, MHD_GET_ARGUMENT_KIND, name);
-}
-
 /* 0: it is no number from 1 to most. */
 static uint32_t number_of(const char *text, uint32_t most)
 {
@@ -300,9 +219,10 @@ static bool process_is_asked(const struct figure_process *process, uint32_t pid,
 static unsigned int profile_choose(const struct web *web, const struct web_request *request,
 				   struct profile_opts *opts, const char **why)
 {
-	const char *pid = argument(request, "pid"), *seconds = argument(request, "seconds");
-	const char *container = argument(request, "container");
-	const char *service = argument(request, "service");
+	const char *pid = http_server_argument(request->connection, "pid"),
+		   *seconds = http_server_argument(request->connection, "seconds");
+	const char *container = http_server_argument(request->connection, "container");
+	const char *service = http_server_argument(request->connection, "service");
 	uint32_t number = pid ? number_of(pid, 1 << 22) : 0;
 
 	*opts = (struct profile_opts){.session = web->opts.session,
@@ -349,16 +269,19 @@ static enum MHD_Result reply_profile(struct web *web, struct web_request *reques
 		return reply_line(web, request->connection, (unsigned int)request->end.status, NULL,
 				  NULL, request->end.text);
 	if (request->route == ROUTE_REPORT) {
-		response = response_new((char *)made->data, made->size, "text/html; charset=utf-8",
-					export_html_policy);
+		response = http_server_response((char *)made->data, made->size,
+						"text/html; charset=utf-8", export_html_policy);
 	} else {
-		response = response_new((char *)made->data, made->size, "application/octet-stream",
-					POLICY);
-		header_add(response, MHD_HTTP_HEADER_CONTENT_DISPOSITION,
-			   "attachment; filename=\"profile.pb.gz\"");
+		response = http_server_response((char *)made->data, made->size,
+						"application/octet-stream", HTTP_SERVER_POLICY);
+		http_server_header(response, MHD_HTTP_HEADER_CONTENT_DISPOSITION,
+				   "attachment; filename=\"profile.pb.gz\"");
 	}
 	*made = (struct buffer){0};
-	return reply_once(web, request->connection, 200, response);
+	enum MHD_Result result = reply(web, request->connection, 200, response);
+	if (response)
+		MHD_destroy_response(response);
+	return result;
 }
 
 static enum MHD_Result profile_answer(struct web *web, struct web_request *request)
@@ -396,10 +319,10 @@ static void profile_over(struct web *web)
 static void profile_check(struct web *web)
 {
 	struct web_request *request = web->profile_request;
-	const struct web_client *client = request ? client_of(request->connection) : NULL;
-	struct pollfd gone = {.fd = client ? client->fd : -1, .events = POLLRDHUP};
+	struct pollfd gone = {.fd = request ? http_server_socket(request->connection) : -1,
+			      .events = POLLRDHUP};
 
-	if (!client || poll(&gone, 1, 0) <= 0)
+	if (gone.fd < 0 || poll(&gone, 1, 0) <= 0)
 		return;
 	profile_kill(&web->profile);
 	request->end = (struct profile_end){503, "the client has gone"};
@@ -434,59 +357,14 @@ static enum route route_of(const char *path)
 	return route;
 }
 
-/* What is wrong with the arguments of a request. */
-struct argument_check {
-	enum route route;
-	unsigned int given; /* a bit for each */
-	char why[128];      /* "": nothing */
-};
-
-static enum MHD_Result argument_check(void *context, enum MHD_ValueKind kind, const char *name,
-				      const char *value)
-{
-	struct argument_check *check = context;
-	const char *const *allowed = routes[check->route].arguments;
-	size_t i = 0, used;
-
-	(void)kind;
-	while (allowed[i] && strcmp(allowed[i], name) != 0)
-		i++;
-	if (allowed[i] && value && !(check->given & 1u << i)) {
-		check->given |= 1u << i;
-		return MHD_YES;
-	}
-	used = (size_t)snprintf(check->why, sizeof(check->why), "%s takes %s",
-				routes[check->route].path,
-				allowed[0] ? "each once with a value:" : "no arguments");
-	for (i = 0; allowed[i]; i++)
-		used += (size_t)snprintf(check->why + used, sizeof(check->why) - used, "%s %s",
-					 i ? "," : "", allowed[i]);
-	return MHD_NO;
-}
-
-/*
- * A page of another site may have its own name lead to the loopback address, and a browser then
- * takes what is served here for that site's. Its name is in the request. An address is nobody's
- * name, and only localhost is this machine's everywhere.
- */
+/* With a token, another site's page has none; without, its name is in the request. */
 static bool host_is_ours(const struct web *web, struct MHD_Connection *connection)
 {
 	const char *host =
 		MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST);
 
 	return !host || web->opts.token || !web_is_loopback(web->opts.address) ||
-	       web_host_is_local(host);
-}
-
-/* Takes the same time wherever the two differ. */
-static bool text_is(const char *text, const char *secret)
-{
-	size_t bytes = strlen(secret);
-	unsigned char differs = strlen(text) != bytes;
-
-	for (size_t i = 0; i < bytes && !(differs && !text[i]); i++)
-		differs |= (unsigned char)(text[i] ^ secret[i]);
-	return !differs;
+	       http_server_host_is_local(host);
 }
 
 static bool token_is_right(const struct web *web, struct MHD_Connection *connection)
@@ -495,7 +373,8 @@ static bool token_is_right(const struct web *web, struct MHD_Connection *connect
 						       MHD_HTTP_HEADER_AUTHORIZATION);
 
 	return !web->opts.token ||
-	       (text && !strncasecmp(text, "Bearer ", 7) && text_is(text + 7, web->opts.token));
+	       (text && !strncasecmp(text, "Bearer ", 7) &&
+		http_server_secret_is(text + 7, strlen(text + 7), web->opts.token));
 }
 
 static enum MHD_Result request_answer(struct web *web, struct web_request *request)
@@ -526,15 +405,14 @@ static enum MHD_Result request_take(void *context, struct MHD_Connection *connec
 {
 	struct web *web = context;
 	struct web_request *request = *state;
-	struct web_client *client = client_of(connection);
 	enum route route = route_of(path);
 	bool is_open = route == ROUTE_HEALTH || route == ROUTE_READY;
-	struct argument_check check = {0};
+	char why[128];
 
 	(void)version, (void)upload;
 	if (request)
 		return *upload_bytes ? MHD_NO : request_answer(web, request);
-	if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0)
+	if (!http_server_reads(method))
 		return reply_line(web, connection, 405, MHD_HTTP_HEADER_ALLOW, "GET, HEAD",
 				  "only GET and HEAD are answered");
 	if (!is_open && !host_is_ours(web, connection))
@@ -547,17 +425,15 @@ static enum MHD_Result request_take(void *context, struct MHD_Connection *connec
 	if (route == ROUTES)
 		return reply_line(web, connection, 404, NULL, NULL,
 				  "no such page: / lists those that there are");
-	check.route = route;
-	MHD_get_connection_values(connection, MHD_GET_ARGUMENT_KIND, argument_check, &check);
-	if (check.why[0])
-		return reply_line(web, connection, 400, NULL, NULL, check.why);
+	if (!http_server_arguments_are(connection, routes[route].path, routes[route].arguments, why,
+				       sizeof(why)))
+		return reply_line(web, connection, 400, NULL, NULL, why);
 	request = calloc(1, sizeof(*request));
 	if (!request)
 		return MHD_NO;
 	request->connection = connection;
 	request->route = route;
-	if (client)
-		client->until_ns = 0;
+	http_server_work(connection);
 	*state = request;
 	return MHD_YES;
 }
@@ -567,11 +443,8 @@ static void request_end(void *context, struct MHD_Connection *connection, void *
 {
 	struct web *web = context;
 	struct web_request *request = *state, **link = &web->waiting;
-	struct web_client *client = client_of(connection);
 
-	(void)why;
-	if (client)
-		client->until_ns = clock_ns(CLOCK_MONOTONIC) + REQUEST_NS;
+	(void)connection, (void)why;
 	if (!request)
 		return;
 	while (*link && *link != request)
@@ -587,85 +460,16 @@ static void request_end(void *context, struct MHD_Connection *connection, void *
 	*state = NULL;
 }
 
-/* --- connections ------------------------------------------------------------------------------ */
-
-static void client_change(void *context, struct MHD_Connection *connection, void **state,
-			  enum MHD_ConnectionNotificationCode what)
-{
-	struct web *web = context;
-	struct web_client *client = *state;
-	const union MHD_ConnectionInfo *info =
-		MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-
-	if (what == MHD_CONNECTION_NOTIFY_STARTED) {
-		client = calloc(1, sizeof(*client));
-		if (!client || !info) {
-			free(client);
-			return;
-		}
-		*client = (struct web_client){.next = web->clients,
-					      .link = &web->clients,
-					      .fd = info->connect_fd,
-					      .until_ns = clock_ns(CLOCK_MONOTONIC) + REQUEST_NS};
-		if (client->next)
-			client->next->link = &client->next;
-		web->clients = client;
-		*state = client;
-	} else if (client) {
-		*client->link = client->next;
-		if (client->next)
-			client->next->link = client->link;
-		free(client);
-		*state = NULL;
-	}
-}
-
-/* Ends the connections of those that were too slow. libmicrohttpd sees that they have ended. */
-static void clients_check(struct web *web)
-{
-	uint64_t now = clock_ns(CLOCK_MONOTONIC);
-
-	for (struct web_client *client = web->clients; client; client = client->next)
-		if (client->until_ns && now > client->until_ns)
-			shutdown(client->fd, SHUT_RDWR);
-}
-
 /* --- the server ------------------------------------------------------------------------------- */
-
-static void message_log(void *context, const char *format, va_list arguments)
-{
-	char text[256];
-
-	(void)context;
-	vsnprintf(text, sizeof(text), format, arguments);
-	text[strcspn(text, "\n")] = '\0';
-	log_debug("web: %s", text);
-}
 
 static int daemon_start(struct web *web, bool listens)
 {
-	const struct MHD_OptionItem tls[] = {
-		{MHD_OPTION_HTTPS_MEM_CERT, 0, web->certificate},
-		{MHD_OPTION_HTTPS_MEM_KEY, 0, web->key},
-		{MHD_OPTION_END, 0, NULL},
-	};
-	const struct MHD_OptionItem socket[] = {
-		{MHD_OPTION_LISTEN_SOCKET, web->listener, NULL},
-		{MHD_OPTION_END, 0, NULL},
-	};
-	unsigned int flags = MHD_USE_EPOLL | MHD_USE_ERROR_LOG | MHD_ALLOW_SUSPEND_RESUME |
-			     (web->certificate ? MHD_USE_TLS : 0) |
-			     (listens ? 0 : MHD_USE_NO_LISTEN_SOCKET);
-
-	web->daemon = MHD_start_daemon(
-		flags, 0, NULL, NULL, request_take, web, MHD_OPTION_EXTERNAL_LOGGER, message_log,
-		NULL, MHD_OPTION_CONNECTION_LIMIT, CONNECTIONS, MHD_OPTION_PER_IP_CONNECTION_LIMIT,
-		CONNECTIONS_ADDRESS, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_BYTES,
-		MHD_OPTION_CONNECTION_TIMEOUT, IDLE_SECONDS, MHD_OPTION_NOTIFY_COMPLETED,
-		request_end, web, MHD_OPTION_NOTIFY_CONNECTION, client_change, web,
-		MHD_OPTION_ARRAY, listens ? socket : &socket[1], MHD_OPTION_ARRAY,
-		web->certificate ? tls : &tls[2], MHD_OPTION_END);
-	return web->daemon ? 0 : error_set(-EIO, "the web server could not be started");
+	web->server = (struct http_server){.certificate = web->certificate,
+					   .key = web->key,
+					   .take = request_take,
+					   .end = request_end,
+					   .context = web};
+	return http_server_start(&web->server, listens ? web->listener : -1);
 }
 
 /* All that wait are let go first, as libmicrohttpd wants it. */
@@ -677,18 +481,14 @@ static void daemon_stop(struct web *web)
 		MHD_resume_connection(web->profile_request->connection);
 	profile_kill(&web->profile);
 	web->profile_request = NULL;
-	MHD_stop_daemon(web->daemon);
-	web->daemon = NULL;
+	http_server_stop(&web->server);
 	web->listener = -1; /* it has closed that */
 }
 
 static int web_wait_ms(const struct web *web)
 {
-	MHD_UNSIGNED_LONG_LONG ms;
-	int wait = web->clients ? 1000 : -1;
+	int wait = http_server_wait_ms(&web->server);
 
-	if (MHD_get_timeout(web->daemon, &ms) == MHD_YES && (wait < 0 || ms < (unsigned int)wait))
-		wait = (int)(ms < 60000 ? ms : 60000);
 	if (web->view.asking && (wait < 0 || session_view_wait_ms(&web->view) < wait))
 		wait = session_view_wait_ms(&web->view);
 	return wait;
@@ -700,10 +500,8 @@ static int web_wait_ms(const struct web *web)
  */
 static int web_step(struct web *web, int wait_ms)
 {
-	const union MHD_DaemonInfo *info =
-		MHD_get_daemon_info(web->daemon, MHD_DAEMON_INFO_EPOLL_FD);
 	struct pollfd polls[] = {
-		{.fd = info->epoll_fd, .events = POLLIN},
+		{.fd = http_server_fd(&web->server), .events = POLLIN},
 		{.fd = web->signals, .events = POLLIN},
 		{.fd = web->view.asking ? web->view.fd : -1, .events = POLLIN},
 		{.fd = web->profile.socket, .events = POLLIN},
@@ -718,8 +516,7 @@ static int web_step(struct web *web, int wait_ms)
 	if (web->profile_request && polls[3].revents)
 		profile_over(web);
 	profile_check(web);
-	clients_check(web);
-	return MHD_run(web->daemon) == MHD_YES ? 0 : error_set(-EIO, "the web server has failed");
+	return http_server_step(&web->server);
 }
 
 /* What the parent has open besides the socket is not for this process. */
@@ -777,7 +574,7 @@ int web_run(struct web *web)
 		err = web_step(web, web_wait_ms(web));
 	err = err < 0 ? err : 0;
 	pages_drop(web);
-	if (web->daemon)
+	if (web->server.daemon)
 		daemon_stop(web);
 	session_view_end(&web->view);
 	figures_free(&web->figures);
@@ -847,58 +644,13 @@ static int tls_open(struct web *web)
 	if (daemon_start(web, false))
 		return error_set(-EINVAL, "%s and %s are no certificate and its key in PEM",
 				 web->opts.certificate, web->opts.key);
-	MHD_stop_daemon(web->daemon);
-	web->daemon = NULL;
+	http_server_stop(&web->server);
 	return 0;
-}
-
-/* port: that of opts, or 0: any that is free. */
-static int listener_open(const struct web_opts *opts, uint16_t port)
-{
-	struct sockaddr_in6 six = {.sin6_family = AF_INET6, .sin6_port = htons(port)};
-	struct sockaddr_in four = {.sin_family = AF_INET, .sin_port = htons(port)};
-	bool is_four = inet_pton(AF_INET, opts->address, &four.sin_addr) == 1;
-	const int on = 1;
-
-	if (!is_four && inet_pton(AF_INET6, opts->address, &six.sin6_addr) != 1)
-		return error_set(-EINVAL, "\"%s\" is no IP address", opts->address);
-	_cleanup_close_ int fd =
-		socket(is_four ? AF_INET : AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (fd < 0)
-		return error_errno();
-	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-	if (bind(fd, is_four ? (void *)&four : (void *)&six,
-		 is_four ? sizeof(four) : sizeof(six)) ||
-	    listen(fd, 64))
-		return error_set(-errno, "%s port %u: %s", opts->address, opts->port,
-				 strerror(errno));
-	int opened = fd;
-	fd = -1;
-	return opened;
 }
 
 bool web_is_loopback(const char *address)
 {
 	return !strncmp(address, "127.", 4) || !strcmp(address, "::1");
-}
-
-bool web_host_is_local(const char *host)
-{
-	char name[INET6_ADDRSTRLEN + 2];
-	unsigned char address[sizeof(struct in6_addr)];
-	const char *end = host[0] == '[' ? strchr(host, ']') : strchr(host, ':');
-	size_t bytes = end ? (size_t)(end - host) + (host[0] == '[') : strlen(host);
-	const char *port = host + bytes;
-
-	if (bytes >= sizeof(name) ||
-	    (port[0] && (port[0] != ':' || strspn(port + 1, "0123456789") != strlen(port + 1))))
-		return false;
-	snprintf(name, sizeof(name), "%.*s", (int)bytes, host);
-	if (name[0] == '[') {
-		name[bytes - 1] = '\0';
-		return inet_pton(AF_INET6, name + 1, address) == 1;
-	}
-	return !strcasecmp(name, "localhost") || inet_pton(AF_INET, name, address) == 1;
 }
 
 int web_open(struct web **out, const struct web_opts *opts)
@@ -918,7 +670,7 @@ int web_open(struct web **out, const struct web_opts *opts)
 		web->opts.top = WEB_TOP_MAX;
 	int err = tls_open(web);
 	if (!err)
-		err = web->listener = listener_open(opts, opts->port);
+		err = web->listener = http_server_listen(opts->address, opts->port);
 	if (err < 0) {
 		web_free(web);
 		return err;
@@ -931,7 +683,7 @@ int web_open(struct web **out, const struct web_opts *opts)
 unsigned int web_check(const struct web_opts *opts)
 {
 	struct web web = {.opts = *opts, .profile.socket = -1};
-	int listener = listener_open(opts, 0);
+	int listener = http_server_listen(opts->address, 0);
 
 	if (listener < 0)
 		error_print(listener, "http.listen names it", "http");

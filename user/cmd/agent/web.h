@@ -51,11 +51,6 @@ int web_open(struct web **out, const struct web_opts *opts);
  */
 unsigned int web_check(const struct web_opts *opts);
 bool web_is_loopback(const char *address);
-/*
- * Is what a request names as its host (with or without a port) localhost or an IP address, which no
- * site can have as its name?
- */
-bool web_host_is_local(const char *host);
 /* The session is another one now; for the next web_run(). */
 void web_session(struct web *web, pid_t session);
 /*

@@ -115,7 +115,10 @@ extern const struct argp heap_argp;
 bool heap_is_question(const struct heap_choice *choice);
 /* The answer. EXIT_DONE; EXIT_FAILED or EXIT_USAGE after a message. */
 int heap_answer(struct heap_choice *choice);
-/* The answers: 0, -errno without a message. */
+/*
+ * The answers, to choice->json or to standard output. 0, -errno without a message: -ENOENT
+ * (error_set) if there is nothing that choice->what could mean.
+ */
 int heap_view_print(const struct heap_choice *choice, const struct heap_graph *heap);
 int heap_why_print(const struct heap_choice *choice, const struct heap_graph *heap);
 int heap_holders_print(const struct heap_choice *choice, const struct heap_graph *heap);
@@ -125,6 +128,12 @@ int heap_waste_print(const struct heap_choice *choice, const struct heap_graph *
 int heap_gc_print(const struct heap_choice *choice, const struct heap_graph *heap);
 int heap_cycles_print(const struct heap_choice *choice, const struct heap_graph *heap);
 int heap_tree_print(const struct heap_choice *choice, const struct heap_graph *heap);
+/*
+ * One level of the same tree, in JSON: what is below the node that the object at the address
+ * choice->what belongs to, or, if it is NULL, the outermost level. Its work is that of this level
+ * and of those above the node, not of the whole tree.
+ */
+int heap_level_print(const struct heap_choice *choice, const struct heap_graph *heap);
 /*
  * Writes the heap in the format of Chrome DevTools to standard output, by line with the stacks that
  * allocated the objects. 0, -errno without a message.

@@ -57,12 +57,12 @@ static const char *last_part(const char *name)
 	return dot ? dot + 1 : name;
 }
 
-/* -ENOENT after a message that names a type with a similar name. Uses chosen->types. */
-static int none_print(struct chosen *chosen, const char *what)
+/* -ENOENT, with a type of a similar name. Uses chosen->types. */
+static int none_error(struct chosen *chosen, const char *what)
 {
 	const struct graph *graph = chosen->graph;
 	struct near near = {.word = last_part(what)};
-	char name[TYPES_FULL_NAME], remedy[TYPES_FULL_NAME + 32];
+	char name[TYPES_FULL_NAME];
 	const struct type *best = NULL;
 
 	for (size_t i = 0; i < graph->count; i++)
@@ -75,13 +75,11 @@ static int none_print(struct chosen *chosen, const char *what)
 		if (near.best != before)
 			best = &graph->types.entries[i];
 	}
-	snprintf(remedy, sizeof(remedy), "tracer heap -p PID --top 0 lists the types");
-	if (best) {
-		types_full_name(&graph->types, best, name);
-		snprintf(remedy, sizeof(remedy), "did you mean %s?", name);
-	}
-	return error_print(error_set(-ENOENT, "no object has a type of this name"), remedy, "%s",
-			   what);
+	if (!best)
+		return error_set(-ENOENT, "no object has a type of this name; tracer heap -p PID "
+					  "--top 0 lists the types");
+	types_full_name(&graph->types, best, name);
+	return error_set(-ENOENT, "no object has a type of this name; did you mean %s?", name);
 }
 
 int chosen_find(const struct heap_graph *heap, const char *what, struct chosen *out)
@@ -95,8 +93,7 @@ int chosen_find(const struct heap_graph *heap, const char *what, struct chosen *
 		out->object = graph_find(graph, address);
 		if (out->object != GRAPH_NONE)
 			return 0;
-		return error_print(error_set(-ENOENT, "no object begins at this address"), NULL,
-				   "%s", what);
+		return error_set(-ENOENT, "no object begins at this address");
 	}
 	out->types = calloc(graph->types.count + 1, 1);
 	if (!out->types)
@@ -106,5 +103,5 @@ int chosen_find(const struct heap_graph *heap, const char *what, struct chosen *
 	for (size_t i = 0; i < graph->count; i++)
 		if (is_chosen(out, (uint32_t)i))
 			return 0;
-	return none_print(out, what);
+	return none_error(out, what);
 }

@@ -13,9 +13,9 @@ struct chosen {
 };
 
 /*
- * what: an address, or a type's name, whole or from one of its dots on. 0; -ENOENT after a message,
- * which names a similar type: there is no such object; -ENOMEM. The caller frees with
- * chosen_free(), also after a failure.
+ * what: an address, or a type's name, whole or from one of its dots on. 0; -ENOENT: there is no
+ * such object (error_set names a similar type); -ENOMEM. The caller frees with chosen_free(), also
+ * after a failure.
  */
 int chosen_find(const struct heap_graph *heap, const char *what, struct chosen *out);
 void chosen_free(struct chosen *chosen);

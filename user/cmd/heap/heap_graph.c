@@ -322,5 +322,5 @@ int heap_answer_end(const struct heap_choice *choice, const struct heap_graph *h
 		json_end(choice->json);
 	else
 		heap_graph_foot(&choice->output.opts, heap);
-	return stream_flush(stdout);
+	return stream_flush(choice->json ? choice->json->out : stdout);
 }

@@ -148,11 +148,15 @@ static const struct query_field {
 	{"value", OF_OBJECT, NULL, field_value, "with --values: a text's or number's contents"},
 };
 
-const char *query_field(size_t number, const char **help)
+#define OPERATORS_NUMBER "= != < <= > >="
+#define OPERATORS_TEXT   "= != ~ !~"
+
+const char *query_field(size_t number, const char **help, const char **operators)
 {
 	if (number >= ARRAY_SIZE(fields))
 		return NULL;
 	*help = fields[number].help;
+	*operators = fields[number].of == OF_NUMBER ? OPERATORS_NUMBER : OPERATORS_TEXT;
 	return fields[number].name;
 }
 
@@ -271,7 +275,7 @@ static int operator_take(struct query *query, struct query_node *node)
 		break;
 	}
 	return parse_error(query, query->at,
-			   is_number ? "one of = != < <= > >=" : "one of = != ~ !~");
+			   is_number ? "one of " OPERATORS_NUMBER : "one of " OPERATORS_TEXT);
 }
 
 /* The text behind a quote, up to the next. */
@@ -603,18 +607,42 @@ static void total_print(const struct heap_choice *choice, const struct heap_grap
 	       SIZE_TEXT(found->retained.bytes), found->retained.count);
 }
 
+/*
+ * The largest objects that were found, in order; the caller frees. Sorting all of millions would
+ * take seconds: twice as many as are shown are kept at a time.
+ */
+static uint32_t *largest_new(const struct heap_graph *heap, const struct query_found *found,
+			     size_t shown)
+{
+	struct retained *retained = heap->retained;
+	size_t count = 0, room = shown < found->count ? 2 * shown : found->count;
+	uint32_t *objects = malloc((room + 1) * sizeof(*objects));
+	bool is_full = false; /* objects[shown - 1] is the smallest of the largest ones so far */
+
+	for (uint32_t i = 0; objects && shown && i < heap->graph->count; i++) {
+		if (!found->matched[i] ||
+		    (is_full && object_compare(&i, &objects[shown - 1], retained) > 0))
+			continue;
+		if (count == room) {
+			qsort_r(objects, count, sizeof(*objects), object_compare, retained);
+			count = shown;
+			is_full = true;
+		}
+		objects[count++] = i;
+	}
+	if (objects)
+		qsort_r(objects, count, sizeof(*objects), object_compare, retained);
+	return objects;
+}
+
 static int found_print(const struct heap_choice *choice, const struct heap_graph *heap,
 		       const struct query_found *found)
 {
-	_cleanup_free_ uint32_t *objects = malloc((found->count + 1) * sizeof(*objects));
-	size_t count = 0, shown = report_rows(&choice->output.opts, found->count);
+	size_t shown = report_rows(&choice->output.opts, found->count);
+	_cleanup_free_ uint32_t *objects = largest_new(heap, found, shown);
 
 	if (!objects)
 		return -ENOMEM;
-	for (size_t i = 0; i < heap->graph->count; i++)
-		if (found->matched[i])
-			objects[count++] = (uint32_t)i;
-	qsort_r(objects, count, sizeof(*objects), object_compare, heap->retained);
 	heap_answer_begin(choice, heap);
 	total_print(choice, heap, found);
 	if (choice->json)
@@ -625,8 +653,8 @@ static int found_print(const struct heap_choice *choice, const struct heap_graph
 		object_print(choice, heap, objects[i]);
 	if (choice->json)
 		json_close(choice->json, ']');
-	else if (shown < count)
-		printf("%zu others: --top N shows more\n", count - shown);
+	else if (shown < found->count)
+		printf("%zu others: --top N shows more\n", found->count - shown);
 	return heap_answer_end(choice, heap);
 }
 

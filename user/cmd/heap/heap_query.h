@@ -40,5 +40,8 @@ struct query_found {
 int query_run(struct query *query, const struct heap_graph *heap, struct query_found *out);
 void query_found_free(struct query_found *found);
 
-/* The fields, for completion: NULL behind the last. *help: what its values are. */
-const char *query_field(size_t number, const char **help);
+/*
+ * The fields, for completion: NULL behind the last. *help: what its values are; *operators: those
+ * that it takes, with spaces between them.
+ */
+const char *query_field(size_t number, const char **help, const char **operators);

@@ -79,8 +79,8 @@ static int graph_answer(struct heap_choice *choice, size_t question, const char 
 	int err = (is_view ? view_print : questions[question].print)(choice, &heap);
 	terminal_end(&terminal);
 	heap_graph_close(&heap);
-	if (err && err != -ENOENT)
-		error_print(err, NULL, "heap");
+	if (err)
+		error_print(err, NULL, "%s", err == -ENOENT ? choice->what : "heap");
 	return err ? EXIT_FAILED : EXIT_DONE;
 }
 

@@ -59,6 +59,7 @@ static void direction_show(struct showing *showing, int inwards)
 {
 	struct json *json = showing->choice->json;
 	struct graph *graph = showing->heap->graph;
+	uint64_t top = showing->choice->output.opts.top;
 
 	showing->inwards = inwards;
 	showing->shown = showing->total = 0;
@@ -71,8 +72,18 @@ static void direction_show(struct showing *showing, int inwards)
 		showing->source = showing->object;
 		graph_references(graph, showing->object, reference_show, showing);
 	}
-	for (uint32_t i = graph->in_start[showing->object];
-	     inwards && i < graph->in_start[showing->object + 1]; i++) {
+	for (uint32_t i = graph->in_start[showing->object],
+		      end = graph->in_start[showing->object + 1];
+	     inwards && i < end; i++) {
+		/* A class may have millions of objects: those not shown are only counted. */
+		if (top && showing->shown == top) {
+			const uint32_t *last = &graph->in[i];
+
+			while (i < end && graph->in[i] == last[-1])
+				i++;
+			showing->total += end - i;
+			break;
+		}
 		/* An object with several references is several times in the list. */
 		if (i > graph->in_start[showing->object] && graph->in[i] == graph->in[i - 1])
 			continue;
@@ -133,8 +144,8 @@ int heap_show_print(const struct heap_choice *choice, const struct heap_graph *h
 	if (err)
 		return err;
 	if (is_type)
-		return error_print(error_set(-ENOENT, "show takes an address"),
-				   "tracer heap holders TYPE shows some", "%s", choice->what);
+		return error_set(-ENOENT,
+				 "show takes an address; tracer heap holders TYPE shows some");
 	showing.object = chosen.object;
 	heap->graph->texts_hidden = !choice->values;
 	err = values_repr(heap->graph, heap->graph->addresses[chosen.object], &value);

@@ -8,8 +8,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "cmd/heap/heap_chosen.h"
 #include "cmd/heap/heap_view.h"
 #include "util/array.h"
+#include "util/error.h"
 #include "util/id_map.h"
 #include "util/json.h"
 #include "util/size.h"
@@ -31,6 +33,7 @@ struct tree {
 	struct id_map node_of; /* by parent, type and shape */
 	uint32_t *of_object;   /* node of each object; GRAPH_NONE: it is too deep */
 	uint32_t *order;       /* numbers of nodes: by parent, the largest first */
+	bool is_level;         /* what is below the nodes is not known */
 };
 
 static int node_find(struct tree *tree, uint32_t parent, uint32_t object, uint32_t *out)
@@ -54,23 +57,16 @@ static int node_find(struct tree *tree, uint32_t parent, uint32_t object, uint32
 	return 0;
 }
 
-static int object_add(struct tree *tree, uint32_t object)
+/* Adds the object to its node below parent, *out. */
+static int node_add(struct tree *tree, uint32_t parent, uint32_t object, uint32_t *out)
 {
 	const struct graph *graph = tree->heap->graph;
 	const struct retained *retained = tree->heap->retained;
-	uint32_t holder = retained->idom[object], parent = GRAPH_NONE, at;
+	int err = node_find(tree, parent, object, out);
 
-	tree->of_object[object] = GRAPH_NONE;
-	if (holder != graph->count) {
-		parent = tree->of_object[holder];
-		if (parent == GRAPH_NONE || tree->nodes[parent].depth >= tree->choice->depth)
-			return 0;
-	}
-	int err = node_find(tree, parent, object, &at);
 	if (err)
 		return err;
-	tree->of_object[object] = at;
-	struct heap_tree_node *node = &tree->nodes[at];
+	struct heap_tree_node *node = &tree->nodes[*out];
 	node->bytes += graph_bytes(graph, object);
 	node->count++;
 	node->retained_bytes += retained->bytes[object];
@@ -78,6 +74,19 @@ static int object_add(struct tree *tree, uint32_t object)
 	if (retained->bytes[object] > retained->bytes[node->example])
 		node->example = object;
 	return 0;
+}
+
+static int object_add(struct tree *tree, uint32_t object)
+{
+	uint32_t holder = tree->heap->retained->idom[object], parent = GRAPH_NONE;
+
+	tree->of_object[object] = GRAPH_NONE;
+	if (holder != tree->heap->graph->count) {
+		parent = tree->of_object[holder];
+		if (parent == GRAPH_NONE || tree->nodes[parent].depth >= tree->choice->depth)
+			return 0;
+	}
+	return node_add(tree, parent, object, &tree->of_object[object]);
 }
 
 /* From the outermost objects inwards. */
@@ -219,7 +228,8 @@ static void children_print(const struct tree *tree, uint32_t parent, unsigned in
 			node_json(tree, node);
 		else
 			node_text(tree, node, depth);
-		children_print(tree, tree->order[i], depth + 1);
+		if (!tree->is_level)
+			children_print(tree, tree->order[i], depth + 1);
 		if (json)
 			json_close(json, '}');
 	}
@@ -256,6 +266,102 @@ int heap_tree_print(const struct heap_choice *choice, const struct heap_graph *h
 	id_map_free(&tree.node_of);
 	free(tree.nodes);
 	free(tree.of_object);
+	free(tree.order);
+	return err;
+}
+
+/* --- one level -------------------------------------------------------------------------------- */
+
+/* Objects of one node. */
+struct heap_tree_members {
+	uint32_t *items;
+	size_t count, capacity;
+};
+
+/* Adds those of the objects that holder dominates that are one node with `like`. */
+static int members_add(struct heap_tree_members *members, const struct heap_graph *heap,
+		       uint32_t holder, uint32_t like)
+{
+	const struct retained *retained = heap->retained;
+	int err = 0;
+
+	for (uint32_t i = retained->child_start[holder];
+	     i < retained->child_start[holder + 1] && !err; i++) {
+		uint32_t object = retained->children[i];
+
+		if (heap->graph->type_of[object] != heap->graph->type_of[like] ||
+		    heap->paths->shape[object] != heap->paths->shape[like])
+			continue;
+		err = ARRAY_GROW(members->items, members->capacity, members->count);
+		if (!err)
+			members->items[members->count++] = object;
+	}
+	return err;
+}
+
+/* The objects of the node that object belongs to, from the outermost level inwards. */
+static int members_find(struct heap_tree_members *members, const struct heap_graph *heap,
+			uint32_t object)
+{
+	const struct retained *retained = heap->retained;
+	uint32_t root = (uint32_t)heap->graph->count;
+	struct heap_tree_members above = {0}, holders = {0}, swap;
+	int err = 0;
+
+	for (uint32_t at = object; at != root && !err; at = retained->idom[at]) {
+		err = ARRAY_GROW(above.items, above.capacity, above.count);
+		if (!err)
+			above.items[above.count++] = at;
+	}
+	err = err ?: ARRAY_GROW(members->items, members->capacity, members->count);
+	if (!err)
+		members->items[members->count++] = root;
+	while (above.count && !err) {
+		uint32_t like = above.items[--above.count];
+
+		swap = holders, holders = *members, *members = swap;
+		members->count = 0;
+		for (size_t i = 0; i < holders.count && !err; i++)
+			err = members_add(members, heap, holders.items[i], like);
+	}
+	free(above.items);
+	free(holders.items);
+	return err;
+}
+
+static int level_fill(struct tree *tree, const struct heap_tree_members *members)
+{
+	const struct retained *retained = tree->heap->retained;
+	uint32_t node;
+	int err = 0;
+
+	for (size_t i = 0; i < members->count; i++) {
+		uint32_t holder = members->items[i];
+
+		for (uint32_t j = retained->child_start[holder];
+		     j < retained->child_start[holder + 1] && !err; j++)
+			err = node_add(tree, GRAPH_NONE, retained->children[j], &node);
+	}
+	return err;
+}
+
+int heap_level_print(const struct heap_choice *choice, const struct heap_graph *heap)
+{
+	struct tree tree = {.choice = choice, .heap = heap, .is_level = true};
+	struct heap_tree_members members = {0};
+	struct chosen chosen = {.object = (uint32_t)heap->graph->count};
+	int err = choice->what ? chosen_find(heap, choice->what, &chosen) : 0;
+
+	if (!err && chosen.types)
+		err = error_set(-ENOENT, "a node of the tree is named by an address");
+	err = err ?: members_find(&members, heap, chosen.object)
+	      ?: level_fill(&tree, &members)
+	      ?: tree_sort(&tree)
+	      ?: tree_print(&tree);
+	chosen_free(&chosen);
+	id_map_free(&tree.node_of);
+	free(members.items);
+	free(tree.nodes);
 	free(tree.order);
 	return err;
 }

@@ -281,39 +281,50 @@ uint32_t path_start(const struct paths *paths, uint32_t *start, uint32_t object)
 	return found;
 }
 
+/* The row of a key: a new one if there is none. 0, -ENOMEM. */
+static int row_find(struct view *view, struct id_map *found, uint64_t key, uint32_t *row)
+{
+	*row = id_map_find(found, key);
+	if (*row != ID_MAP_NONE)
+		return 0;
+	int err = ARRAY_GROW(view->rows, view->capacity, view->count)
+			  ?: id_map_put(found, key, (uint32_t)view->count);
+
+	if (err)
+		return err;
+	*row = (uint32_t)view->count++;
+	view->rows[*row] = (struct row){.key = key};
+	return 0;
+}
+
 /*
- * By module: the row of an object whose path leads through a module is that module's; all others
- * are in row graph->count. By path: the row of the module's variable or root. By root: rows by
- * enum graph_root.
+ * Keys of rows. By module: the module that an object's path leads through; graph->count: none. By
+ * path: the module's variable or root. By root: enum graph_root.
  */
 static int rows_by_path(struct view *view)
 {
 	const struct paths *paths = view->heap->paths;
 	const struct graph *graph = view->heap->graph;
-	size_t rows = view->choice->by == BY_ROOT ? ROOT_COUNT : graph->count + 1;
-	uint32_t *start = malloc((graph->count + 1) * sizeof(*start));
-	int err = start ? view_reserve(view, rows) : -ENOMEM;
+	uint32_t *start = numbers_new(graph->count), row = ID_MAP_NONE;
+	struct id_map found = {0};
+	int err = start ? 0 : -ENOMEM;
 
-	if (err) {
-		free(start);
-		return err;
-	}
-	memset(start, 0xff, (graph->count + 1) * sizeof(*start));
-	for (size_t i = 0; i < graph->count; i++) {
+	for (size_t i = 0; i < graph->count && !err; i++) {
 		uint32_t from = (view->choice->by == BY_PATH ? path_holder : path_start)(
 			paths, start, (uint32_t)i);
 		int module = paths->parent[from] != GRAPH_NONE;
-		size_t row = module || view->choice->by == BY_PATH ? from : graph->count;
+		uint64_t key = module || view->choice->by == BY_PATH ? from : graph->count;
 
 		if (view->choice->by == BY_ROOT)
-			row = graph->root[module ? paths->parent[from] : from];
-		row_add(view, row, (uint32_t)i);
+			key = graph->root[module ? paths->parent[from] : from];
+		if (row == ID_MAP_NONE || view->rows[row].key != key)
+			err = row_find(view, &found, key, &row);
+		if (!err)
+			row_add(view, row, (uint32_t)i);
 	}
-	for (size_t i = 0; i < rows; i++)
-		view->rows[i].key = i;
-	view->count = rows;
+	id_map_free(&found);
 	free(start);
-	return 0;
+	return err;
 }
 
 static void buffer_note(void *context, uint64_t target, enum reference_kind kind, uint64_t slot)
@@ -362,8 +373,11 @@ static int container_row(struct view *view, struct id_map *found, uint32_t *star
 	*row = named ? ID_MAP_NONE : id_map_find(found, key);
 	if (*row != ID_MAP_NONE)
 		return 0;
+	int err = ARRAY_GROW(view->rows, view->capacity, view->count);
+	if (err)
+		return err;
 	*row = (uint32_t)view->count++;
-	view->rows[*row].key = object;
+	view->rows[*row] = (struct row){.key = object};
 	return named ? 0 : id_map_put(found, key, *row);
 }
 
@@ -386,7 +400,7 @@ static int rows_by_container(struct view *view)
 	struct graph *graph = view->heap->graph;
 	uint32_t *start = numbers_new(graph->count), *row_of = numbers_new(graph->count);
 	struct id_map found = {0};
-	int err = start && row_of ? view_reserve(view, graph->count) : -ENOMEM;
+	int err = start && row_of ? 0 : -ENOMEM;
 
 	graph_work_begin(graph);
 	for (size_t i = 0; i < graph->count && !err; i++) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tracer heap why and holders. */
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -126,6 +127,27 @@ static int group_print(const struct heap_graph *heap, const struct path_group *g
 	return err;
 }
 
+/* As paths_group(). One object is a group of its own: the others need not be looked at. */
+static int groups_find(const struct heap_graph *heap, struct chosen *chosen,
+		       struct path_group **groups, size_t *count)
+{
+	uint32_t object = chosen->object;
+
+	if (chosen->types)
+		return paths_group(heap->paths, heap->retained, is_chosen, chosen, groups, count);
+	*groups = malloc(sizeof(**groups));
+	if (!*groups)
+		return -ENOMEM;
+	**groups = (struct path_group){.shape = heap->paths->shape[object],
+				       .example = object,
+				       .longest = object,
+				       .count = 1,
+				       .bytes = graph_bytes(heap->graph, object),
+				       .retained = heap->retained->bytes[object]};
+	*count = 1;
+	return 0;
+}
+
 int heap_why_print(const struct heap_choice *choice, const struct heap_graph *heap)
 {
 	struct json *json = choice->json;
@@ -133,8 +155,7 @@ int heap_why_print(const struct heap_choice *choice, const struct heap_graph *he
 	struct path_group *groups = NULL;
 	struct chosen chosen;
 	int err = chosen_find(heap, choice->what, &chosen)
-			  ?: paths_group(heap->paths, heap->retained, is_chosen, &chosen, &groups,
-					 &count);
+			  ?: groups_find(heap, &chosen, &groups, &count);
 
 	chosen_free(&chosen);
 	if (err)

@@ -13,6 +13,8 @@
 
 /* 0, -errno. The caller commits the file. */
 int dump_write(struct outfile *file, const struct capture *capture);
+/* Is the file a dump, of whatever version? */
+bool dump_is(const char *path);
 /*
  * path: as archive_infile(). Reads at most most_bytes of memory; 0: no limit. 0; -EINVAL: it is no
  * dump, one of another version, or damaged (error_set); -EDQUOT (error_set); -ENOMEM; -errno. *out

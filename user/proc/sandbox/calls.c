@@ -56,6 +56,8 @@ static const uint16_t allowed[] = {
 	SYS_set_robust_list, SYS_get_robust_list, SYS_rseq, SYS_set_tid_address, SYS_membarrier,
 	SYS_prctl, SYS_seccomp, SYS_capget, SYS_capset, SYS_setsid, SYS_exit,
 	SYS_exit_group,
+	/* what takes away more (files.h) */
+	SYS_landlock_create_ruleset, SYS_landlock_add_rule, SYS_landlock_restrict_self,
 	/* tracer ctl, and the Docker daemon's socket */
 	SYS_connect, SYS_accept, SYS_accept4, SYS_sendto, SYS_recvfrom, SYS_sendmsg, SYS_recvmsg,
 	SYS_shutdown, SYS_getsockopt, SYS_setsockopt, SYS_getsockname, SYS_getpeername,

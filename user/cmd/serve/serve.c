@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tracer serve: what is shown is read at once; then the server has no rights left (serve_web.h). */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cmd/cli.h"
+#include "cmd/evidence/bundle.h"
+#include "cmd/options/options.h"
+#include "cmd/options/targets.h"
+#include "cmd/serve/serve_open.h"
+#include "cmd/serve/serve_web.h"
+#include "inspect/dump/dump_file.h"
+#include "report/export/exporter.h"
+#include "snapshot/snapshot.h"
+#include "util/archive.h"
+#include "util/cleanup.h"
+#include "util/descriptor.h"
+#include "util/error.h"
+#include "util/http_server.h"
+
+enum { KEY_PORT = 0x400, KEY_OPEN, KEY_VALUES };
+
+struct serve {
+	uint64_t port; /* 0: any that is free */
+	int opens, values;
+	struct target_set targets;
+	struct cli_arguments files;
+	struct serve_source *sources;
+	size_t count;
+};
+
+static const struct argp_option options[] = {
+	{"pid", 'p', "PID", 0, "the heap of this process, as it is now", 1},
+	{"port", KEY_PORT, "N", 0, "listen on this port of 127.0.0.1 (default: a free one)", 2},
+	{"open", KEY_OPEN, NULL, 0, "also open the link in a browser (xdg-open)", 2},
+	{"values", KEY_VALUES, NULL, 0, "also show the contents of texts", 2},
+	{0},
+};
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	struct serve *serve = state->input;
+
+	switch (key) {
+	case 'p':
+		if (cli_parse_pids(arg, &serve->targets.pids, &serve->targets.pid_count)) {
+			error_print(-EINVAL, "tracer list shows what can be read", "--pid");
+			return CLI_REPORTED;
+		}
+		return 0;
+	case KEY_PORT:
+		if (cli_parse_number(arg, 1, 65535, &serve->port))
+			return cli_reject("--port", arg, "a number from 1 to 65535");
+		return 0;
+	case KEY_OPEN:
+		serve->opens = 1;
+		return 0;
+	case KEY_VALUES:
+		serve->values = 1;
+		return 0;
+	}
+	return cli_parse_arguments(key, state, &serve->files);
+}
+
+static int usage_error(const char *reason)
+{
+	error_print(error_set(-EINVAL, "%s", reason), "tracer serve FILE, or tracer serve -p PID",
+		    "serve");
+	return EXIT_USAGE;
+}
+
+/* --- what is shown ---------------------------------------------------------------------------- */
+
+/* Reads the file at descriptor into the source. 0, -errno. */
+static int page_take(int fd, struct serve_source *source)
+{
+	struct stat st;
+	int err =
+		fstat(fd, &st) ? error_errno() : buffer_reserve(&source->page, (size_t)st.st_size);
+
+	if (err)
+		return err;
+	while (source->page.size < (size_t)st.st_size) {
+		ssize_t got =
+			pread(fd, source->page.data + source->page.size,
+			      (size_t)st.st_size - source->page.size, (off_t)source->page.size);
+
+		if (got <= 0)
+			return got ? error_errno() : -EIO;
+		source->page.size += (size_t)got;
+	}
+	return 0;
+}
+
+/* The page of a snapshot, or of the last one of a recording. 0, -errno after a message. */
+static int snapshot_page(const char *path, struct outfile *file)
+{
+	const struct pid_choice choice = {.ages = {.ages = AGES_ALL}};
+	const struct view_choice view = {0};
+	struct export_opts opts = {.name = path};
+	struct snapshot *snapshot = NULL;
+	struct shown shown = {0};
+	int err = cli_snapshot_pick(path, &choice, &snapshot);
+
+	if (err) {
+		outfile_discard(file);
+		return err;
+	}
+	err = view_apply(&view, snapshot, &shown);
+	opts.shown = &shown.snapshot;
+	err = outfile_end(file,
+			  err ?: exporter_write(&export_html, &shown.snapshot, NULL, &opts, file));
+	shown_free(&shown);
+	snapshot_free(snapshot);
+	return err ? error_print(err, NULL, "%s", path) : 0;
+}
+
+/* The page of a bundle or of a snapshot. 0, -errno after a message. */
+static int page_read(const char *path, bool is_bundle, struct serve_source *source)
+{
+	_cleanup_close_ int fd = memfd_create("tracer-page", MFD_CLOEXEC);
+	struct outfile *file = NULL;
+	int err = fd < 0 ? error_errno() : outfile_on(&file, fd, path);
+
+	*source = (struct serve_source){
+		.name = path, .policy = is_bundle ? HTTP_SERVER_POLICY : export_html_policy};
+	if (err)
+		return error_print(err, NULL, "%s", path);
+	if (!is_bundle)
+		err = snapshot_page(path, file);
+	else if ((err = outfile_end(file, bundle_html(path, file))))
+		error_print(err, NULL, "%s", path);
+	if (err)
+		return err;
+	err = page_take(fd, source);
+	return err ? error_print(err, NULL, "%s", path) : 0;
+}
+
+/* path: of a dump; NULL: of the process. 0, -errno after a message. */
+static int heap_take(const char *path, pid_t pid, struct serve_source *source)
+{
+	const struct heap_choice choice = {.by = BY_TYPE, .retained = 1, .pid = pid};
+
+	*source = (struct serve_source){.name = path ? path : "process", .is_heap = true};
+	return heap_graph_open(&choice, path, HEAP_RETAINED | HEAP_PATHS, &source->heap);
+}
+
+/* A bundle without a copy of the heap has its page alone. */
+static bool bundle_has_heap(const char *path)
+{
+	struct infile file;
+
+	if (archive_infile(&file, path, DUMP_MEMBER))
+		return false;
+	infile_close(&file);
+	return true;
+}
+
+/* 0, -errno after a message. */
+static int file_read(struct serve *serve, const char *path)
+{
+	bool is_bundle = bundle_is(path),
+	     is_heap = is_bundle ? bundle_has_heap(path) : dump_is(path);
+	int err = 0;
+
+	if (serve->count + 2 > SERVE_SOURCES)
+		return error_print(error_set(-E2BIG, "more than are served at a time"),
+				   "a second tracer serve shows others", "%s", path);
+	if (is_heap)
+		err = heap_take(path, 0, &serve->sources[serve->count++]);
+	if (!err && (is_bundle || !is_heap))
+		err = page_read(path, is_bundle, &serve->sources[serve->count++]);
+	return err;
+}
+
+/* The process is read last: after that, less can be opened. 0, -errno after a message. */
+static int sources_read(struct serve *serve)
+{
+	int err = 0;
+
+	for (size_t i = 0; i < serve->files.count && !err; i++)
+		err = file_read(serve, serve->files.items[i]);
+	if (!err && serve->targets.pid_count)
+		err = heap_take(NULL, serve->targets.pids[0], &serve->sources[serve->count++]);
+	return err;
+}
+
+static void sources_free(struct serve *serve)
+{
+	for (size_t i = 0; i < serve->count; i++) {
+		if (serve->sources[i].is_heap)
+			heap_graph_close(&serve->sources[i].heap);
+		buffer_free(&serve->sources[i].page);
+	}
+	free(serve->sources);
+}
+
+/* --- the command ------------------------------------------------------------------------------ */
+
+/* 0, -errno after a message. */
+static int serve_run(struct serve *serve)
+{
+	struct serve_web *web = NULL;
+	_cleanup_close_ int opener = -1;
+	/* What reads a process opens no socket and starts no program any more. */
+	int listener = http_server_listen("127.0.0.1", (uint16_t)serve->port);
+	int err = listener < 0 ? listener : serve_web_new(&web, listener);
+
+	if (err)
+		return error_print(err, "--port chooses another one", "serve");
+	if (serve->opens) {
+		opener = serve_open_begin();
+		if (opener < 0)
+			error_print(opener, "open the link that is printed", "--open");
+	}
+	err = sources_read(serve);
+	if (!err) {
+		const struct serve_opts opts = {.sources = serve->sources,
+						.count = serve->count,
+						.values = serve->values != 0,
+						.opener = opener};
+
+		err = serve_web_run(web, &opts);
+		if (err)
+			error_print(err, NULL, "serve");
+	}
+	serve_web_free(web);
+	return err;
+}
+
+int cli_serve(int argc, char **argv)
+{
+	static const struct argp argp = {
+		.options = options,
+		.parser = parse,
+		.args_doc = "FILE...\n[FILE...] -p PID",
+		.doc = "Shows heaps and snapshots in a browser of this machine. FILE is a dump of "
+		       "a heap (tracer heap -o), a bundle of evidence, a snapshot or a recording. "
+		       "All is read first; then the link is printed, and the server can open no "
+		       "file. Ctrl-C ends it.",
+	};
+	struct serve serve = {0};
+	int status = cli_parse(&argp, argc, argv, 0, &serve);
+
+	if (status) {
+		status = status < 0 ? EXIT_DONE : status;
+	} else if (!serve.files.count && !serve.targets.pid_count) {
+		status = usage_error("nothing is named that could be shown");
+	} else if (serve.targets.pid_count > 1) {
+		status = usage_error("one process is shown at a time");
+	} else {
+		serve.sources = calloc(SERVE_SOURCES, sizeof(*serve.sources));
+		if (!serve.sources)
+			error_print(-ENOMEM, NULL, "serve");
+		status = serve.sources && !serve_run(&serve) ? EXIT_DONE : EXIT_FAILED;
+	}
+	sources_free(&serve);
+	target_set_free(&serve.targets);
+	return status;
+}
