@@ -88,8 +88,8 @@ class Served:
 def serve(tracer):
     running = []
 
-    def run(*args, **options):
-        running.append(Served(tracer, *args, **options))
+    def run(*args, program=tracer, **options):
+        running.append(Served(program, *args, **options))
         return running[-1]
 
     yield run
@@ -356,12 +356,12 @@ def open_folder():
     shutil.rmtree(folder)
 
 
-def test_files(tracer, dump, open_folder):
+def test_files(serve, tracer, dump, open_folder):
     """A user without any right serves a file of theirs; the server then opens nothing."""
     mine, program = shutil.copy(dump, open_folder), shutil.copy(tracer, open_folder)
     os.chown(mine, 65534, 65534)
     nobody = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all")
-    served = Served(program, mine, prefix=nobody)
+    served = serve(mine, program=program, prefix=nobody)
     assert served.heap("by")["total"]["count"] > N
     with open("/proc/%d/status" % served.process.pid) as file:
         status = file.read()
