@@ -74,10 +74,14 @@ static __always_inline void *alloc_reserve(struct thread_state *thread, const __
 {
 	int failed = 0;
 
-	if (label_is(ABI_LABEL_TASK))
+	if (label_is(ABI_LABEL_TASK)) {
 		failed = task_note(thread);
-	else if (has_labels)
-		failed = label_note(thread);
+	} else if (has_labels) {
+		int stays = allocator_stays(thread);
+
+		if (!stays || !label_is(ABI_LABEL_CONTEXT) || !context_stays(thread))
+			failed = label_note(thread, stays);
+	}
 	return failed ? NULL : block_reserve(thread, size);
 }
 

@@ -184,7 +184,8 @@ __noinline __u64 context_value(struct thread_state *thread, struct abi_label *la
 
 /*
  * Is the label the variable itself, of the tree that it was in at the thread's block before? Of
- * most blocks: so it is asked first, and without the label. No other block was made since then.
+ * most blocks: so it is asked first, without the label, and inline as task_note(). No other block
+ * was made since then.
  */
 static __always_inline int context_stays(struct thread_state *thread)
 {
@@ -786,18 +787,16 @@ __noinline int label_change(struct thread_state *thread, struct abi_label *label
  * record would be charged to another label.
  *
  * Values of the types that are read do not change. So if the value is at the same address as at the
- * thread's last block, and nobody else has made a block since, it is the same.
+ * thread's last block, and nobody else has made a block since (stays: allocator_stays()), it is the
+ * same.
  */
-__noinline int label_note(struct thread_state *thread)
+__noinline int label_note(struct thread_state *thread, int stays)
 {
 	struct abi_label *label;
 	__u64 object, value;
-	__u32 tgid, i, stays;
+	__u32 tgid, i;
 
 	if (!thread)
-		return 0;
-	stays = allocator_stays(thread);
-	if (stays && label_is(ABI_LABEL_CONTEXT) && context_stays(thread))
 		return 0;
 	tgid = thread->ids.tgid;
 	label = bpf_map_lookup_elem(&labels, &tgid);

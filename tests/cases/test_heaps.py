@@ -69,17 +69,21 @@ def test_07_asyncio_lost_replies(case):
     case.expect("why bytes %s" % paths[:1], count_of(paths, *words), 1000)
     paths, _ = case.why(program, "Task")
     case.expect("why Task %s" % paths[:1], count_of(paths, "WAITING", "Future"), 1000)
-    told = case.attach("--by", "task", "-p", program.pid, attached=False)
-    case.expect("--by task of 3.11 is refused", told.wait(), lambda status: status != 0)
-    case.expect("reason", told.stderr, lambda text: "3.14" in text)
 
 
-def test_07_by_task(case, python_of):
-    program = case.start("calls.py", python=python_of("3.14"))
+@pytest.mark.parametrize("version", ["3.11", "3.14"])
+def test_07_by_task(case, python_of, version):
+    program = case.start("calls.py", python=python_of(version))
     how = ("--by", "task", "--include", "*/calls.py:14")
     report = case.trace(program, "--by", "task", report=how)
     came = {str(r.get("task", r.get("name"))): (r["size"], r["count"]) for r in report.statistics}
-    case.expect("tasks", came, {"call-%d" % k: (1_008_250, 250) for k in range(4)})
+    if version == "3.14":
+        case.expect("tasks", came, {"call-%d" % k: (1_008_250, 250) for k in range(4)})
+        return
+    # The loop begins after the trace: until it is found, blocks are in no task (docs/limits.md).
+    none = came.pop("", (0, 0))
+    case.expect("tasks", sorted(came), ["call-%d" % k for k in range(4)])
+    case.expect("blocks", sum(count for _, count in came.values()) + none[1], 1000)
 
 
 @pytest.mark.parametrize("version", ["3.11", "3.14"])
@@ -188,7 +192,8 @@ def test_16_numpy_view(case, mode):
     domains = case.ask("report", snapshot, "--app", "--domain", 389047)["statistics"]
     came = {
         r["traceback"][0]["lineno"]: (r["size"], r["count"])
-        for r in domains if r["traceback"][0]["filename"] == case.path("views.py")
+        for r in domains
+        if r["traceback"][0]["filename"] == case.path("views.py")
     }
     if mode == "copy":
         case.expect("views.py:18", came.get(18), (4000, 50))
@@ -254,13 +259,13 @@ def test_30_churn(case, python_of, version):
     rss = int(program.said[-1].split()[2]) * 1024
     tree = case.ask("memory", "-p", program.pid)
     case.expect("rss", tree["size"], lambda n: abs(n - rss) < 8 << 20)
-    case.expect("Python's layer", report.total["size"],
-                lambda n: n < 4 << 20)
+    case.expect("Python's layer", report.total["size"], lambda n: n < 4 << 20)
     if version == "3.12":
         other = [n["size"] for n in tree["children"] if n["name"] == "other anonymous memory"]
         case.expect("other anonymous memory", other, lambda sizes: sum(sizes) > 4 << 20)
-        texts = [text for _, text in 
-                 case.tracebacks(case._started[-1], "--layer", "native", "--no-skip")]
+        texts = [
+            text for _, text in case.tracebacks(case._started[-1], "--layer", "native", "--no-skip")
+        ]
         found = [t for t in texts if re.search(r"arena_map_mark_used|PyMem_RawCalloc", t)]
         case.expect("tracebacks with names of pymalloc", len(found), lambda n: n > 0)
 

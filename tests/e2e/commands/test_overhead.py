@@ -8,8 +8,16 @@ import time
 
 import pytest
 
-from harness import TIMEOUT, Target, Traced, environment, error_line, read_report, wait_until
-from truth import library
+from harness import (
+    TIMEOUT,
+    Target,
+    Traced,
+    compiled,
+    environment,
+    error_line,
+    read_report,
+    wait_until,
+)
 
 
 def modes(report):
@@ -111,8 +119,8 @@ def test_stays(tracer, tmp_path, any_python):
 def test_native(tracer, tmp_path, blocks_program):
     """Without Python there is no census mode, and the heap of this allocator is not read, so there
     are no windows: the samples become smaller, then the probes are removed."""
-    env = environment(LD_PRELOAD=library("libjemalloc.so.2"))
-    with Target(blocks_program, "blocks.c", "busy", env=env) as target:
+    other = compiled(tmp_path / "other.so", "other_malloc.c", "-shared", "-fPIC")
+    with Target(blocks_program, "blocks.c", "busy", env=environment(LD_PRELOAD=other)) as target:
         asked = ("-m", "exact", "--overhead", 1)
         with Traced(tracer, tmp_path, *asked, "-p", target.pid) as run:
             wait_until(lambda: "then off" in run.stderr, "the probes are out")

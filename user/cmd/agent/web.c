@@ -685,6 +685,9 @@ unsigned int web_check(const struct web_opts *opts)
 	struct web web = {.opts = *opts, .profile.socket = -1};
 	int listener = http_server_listen(opts->address, 0);
 
+	if (listener < 0 && listener != -EINVAL)
+		error_set(listener, "%s port %u: %s", opts->address, opts->port,
+			  strerror(-listener));
 	if (listener < 0)
 		error_print(listener, "http.listen names it", "http");
 	descriptor_close(listener);
