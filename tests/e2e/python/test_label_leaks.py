@@ -52,14 +52,16 @@ def service(request, start, load):
 
 def check(answer, by):
     """A busy machine may make the second half of so short a time the slower one: then it is unclear
-    whether the growth goes on. That what the others have does not is clear."""
+    whether the growth goes on. The others may have cycles that are not collected yet, which are
+    little."""
     assert answer["by"] == "value" and answer["label"] == by
     told = json.dumps(answer["lines"], indent=1)
     rows = [row for row in answer["lines"] if row["value"]]
     assert sorted(row["value"] for row in rows[:3]) == LEAKS, told
     assert {row["verdict"] for row in rows[:3]} <= {"grows", "unclear"}, told
     assert rows[0]["verdict"] == "grows", told
-    assert "grows" not in {row["verdict"] for row in rows[3:]}, told
+    least = min(row["size"] for row in rows[:3])
+    assert all(row["size"] < least / 10 for row in rows[3:] if row["verdict"] == "grows"), told
     assert sorted(rows, key=lambda row: -row["size"])[0]["value"] == LEAKS[0], told
 
 
