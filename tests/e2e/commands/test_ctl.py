@@ -72,6 +72,7 @@ def test_fleet(start, trace, ctl, run_tracer, tmp_path, any_python):
         ctl(target.pid, "stop")
         run.finish()
     run = trace("-p", "%d,%d" % (target.pid, other.pid), "-o", paths[4], "--mode", "exact")
+    run.wait_attached(2)
     step(other)
     run.interrupt()
     assert run.wait() == 0

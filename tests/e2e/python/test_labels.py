@@ -29,6 +29,7 @@ BY = {
     "local": "local handle:path",
     "cell": "local handle_cell:path",
 }
+MODES = [("context", "exact")] + [(kind, "census") for kind in BY]
 
 
 def counted(target, kind):
@@ -50,7 +51,7 @@ def finished(target, run, tracer, kind):
     assert by_value.total == {key: whole.total[key] for key in ("size", "count")}
 
 
-@pytest.mark.parametrize("kind, mode", [("context", "exact")] + [(kind, "census") for kind in BY])
+@pytest.mark.parametrize("kind, mode", MODES)
 def test_values(start, trace, tracer, python, mode, kind):
     target = start(python, "labels.py")
     run = trace("-p", target.pid, "-m", mode, "--by", BY[kind])
@@ -59,10 +60,10 @@ def test_values(start, trace, tracer, python, mode, kind):
 
 
 @pytest.mark.root_versions(since="3.14")
-@pytest.mark.parametrize("kind", BY)
-def test_newer(start, trace, tracer, root_python, kind):
+@pytest.mark.parametrize("kind, mode", MODES)
+def test_newer(start, trace, tracer, root_python, kind, mode):
     target = start(root_python.path, "labels.py", prefix=("chroot", root_python.root))
-    run = trace("-p", target.pid, "-m", "census", "--by", BY[kind])
+    run = trace("-p", target.pid, "-m", mode, "--by", BY[kind])
     target.step()
     finished(target, run, tracer, kind)
 
