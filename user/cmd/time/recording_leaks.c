@@ -437,12 +437,10 @@ static void owners_unseen_print(FILE *out, const struct leaks *leaks)
 			none = &series->lines[i].at[last];
 	fputs("Not seen: ", out);
 	if (none && none->size)
-		fprintf(out, "whose %s are without a %s; ", SIZE_TEXT(none->size),
-			line_noun(leaks->by));
+		fprintf(out, "%s have no %s; ", SIZE_TEXT(none->size), line_noun(leaks->by));
 	if (meta->windows.unseen_bytes)
-		fprintf(out, "whose %s no window has shown; ",
-			SIZE_TEXT(meta->windows.unseen_bytes));
-	fputs("blocks older than the trace, and what was freed, by nobody.\n", out);
+		fprintf(out, "%s were in no window; ", SIZE_TEXT(meta->windows.unseen_bytes));
+	fputs("blocks older than the trace, and how much was freed.\n", out);
 	if (meta->windows.count && leaks->verdicts[EVIDENCE_UNCLEAR])
 		fputs("Windows show few requests of each: a longer time (-d) tells more; so does "
 		      "-m census, of all blocks, which slows the process.\n",
