@@ -12,18 +12,32 @@ WORKERS, MEGABYTES, TOUCHED = 4, 24, 8
 MIB = 1 << 20
 
 
-def asked(run_tracer, pids):
-    """The answer: each process as the kernel counts it, to the page; the sums are theirs."""
+def looked(run_tracer, pids):
+    """The answer, and whether each process is as the kernel counts it, to the page."""
     before = {pid: shares(pid) for pid in pids}
     done = run_tracer("memory", "-p", ",".join(map(str, pids)), "--format", "json")
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
     found = {each["pid"]: each for each in answer["processes"]}
     assert sorted(found) == sorted(pids) and answer["missing"] == 0
-    for pid in pids:
-        after = shares(pid)
-        for key in SHARES:
-            assert is_between(found[pid][key], before[pid], after, key), (pid, key)
+    after = {pid: shares(pid) for pid in pids}
+    wrong = [
+        (pid, key, found[pid][key], before[pid][key], after[pid][key])
+        for pid in pids
+        for key in SHARES
+        if not is_between(found[pid][key], before[pid], after[pid], key)
+    ]
+    return answer, wrong
+
+
+def asked(run_tracer, pids):
+    """The answer: each process as the kernel counts it; the sums are theirs. A program that another
+    test runs meanwhile may share pages of the interpreter's file for a moment: then once more."""
+    for _ in range(5):
+        answer, wrong = looked(run_tracer, pids)
+        if not wrong:
+            break
+    assert not wrong
     for key in SHARES:
         assert answer[key] == sum(each[key] for each in answer["processes"])
     return answer
