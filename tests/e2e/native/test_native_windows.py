@@ -62,18 +62,24 @@ def check(report, live):
         assert sizes[mark] == pytest.approx(truth[mark], rel=SHARE), (mark, sizes, truth)
 
 
+def run_in_windows(tracer, tmp_path, target, *args):
+    """(run, what is alive, report): the second step comes when 25 windows are over."""
+    with Traced(tracer, tmp_path, *NATIVE, "-v", *args, "-p", target.pid) as run:
+        target.step()
+        wait_windows(run, 25)
+        target.step()
+        live = target.expect()
+        report = run.finish()
+    wait_clean(target.pid)
+    return run, live, report
+
+
 def test_by_hand(tracer, tmp_path, steady):
     """Two lines keep blocks of one size; older blocks are of that size, too, and are apart."""
     capture = tmp_path / "capture"
     with Target(steady, None) as target:
-        args = (*NATIVE, "-v", "--window", "40/200", "--capture", capture, "-p", target.pid)
-        with Traced(tracer, tmp_path, *args) as run:
-            target.step()
-            wait_windows(run, 25)
-            target.step()
-            live = target.expect()
-            report = run.finish()
-        wait_clean(target.pid)
+        args = ("--window", "40/200", "--capture", capture)
+        run, live, report = run_in_windows(tracer, tmp_path, target, *args)
     assert report.data["mode"] == "windows"
     assert report.data["windows"]["count"] >= 25
     check(report, live)
@@ -161,14 +167,7 @@ def test_replaced(tracer, tmp_path, replacing):
     """Where an allocator replaces malloc, its heap says what is alive."""
     steady, env = replacing(NAME)
     with Target(steady, None, env=env) as target:
-        args = (*NATIVE, "-v", "--window", "40/200", "-p", target.pid)
-        with Traced(tracer, tmp_path, *args) as run:
-            target.step()
-            wait_windows(run, 25)
-            target.step()
-            live = target.expect()
-            report = run.finish()
-        wait_clean(target.pid)
+        run, live, report = run_in_windows(tracer, tmp_path, target, "--window", "40/200")
     assert report.data["mode"] == "windows", run.stderr
     check(report, live)
     assert 19900 <= report.data["older"]["total"]["count"] <= 22400
@@ -228,13 +227,7 @@ def test_other_allocator(tracer, tmp_path, steady):
 def test_forks(tracer, tmp_path, steady):
     """It forks in windows and between; its children allocate and end."""
     with Target(steady, None, "fork") as target:
-        with Traced(tracer, tmp_path, *NATIVE, "-v", "--window", "30/30", "-p", target.pid) as run:
-            target.step()
-            wait_windows(run, 25)
-            target.step()
-            live = target.expect()
-            report = run.finish()
-        wait_clean(target.pid)
+        _, live, report = run_in_windows(tracer, tmp_path, target, "--window", "30/30")
     # Children that have ended had copies of these blocks.
     assert report.line(NAME, "A")[0] >= live["A"][0] * (1 - SHARE)
 

@@ -82,16 +82,20 @@ static int field_type(const struct heap_graph *heap, uint32_t object, struct buf
 	return buffer_append(out, name, strlen(name) + 1);
 }
 
-static uint32_t path_root(const struct paths *paths, uint32_t object)
+/* As path_start(), of one object. */
+static uint32_t query_start(const struct paths *paths, uint32_t object)
 {
-	while (paths->parent[object] != GRAPH_NONE)
+	while (paths->parent[object] != GRAPH_NONE &&
+	       !graph_is_modules(paths->graph, paths->parent[object]))
 		object = paths->parent[object];
 	return object;
 }
 
 static int field_root(const struct heap_graph *heap, uint32_t object, struct buffer *out)
 {
-	const char *name = graph_root_name(heap->graph->root[path_root(heap->paths, object)]);
+	uint32_t start = query_start(heap->paths, object), modules = heap->paths->parent[start];
+	const char *name =
+		graph_root_name(heap->graph->root[modules == GRAPH_NONE ? start : modules]);
 
 	return buffer_append(out, name, strlen(name) + 1);
 }
@@ -99,15 +103,13 @@ static int field_root(const struct heap_graph *heap, uint32_t object, struct buf
 static int field_module(const struct heap_graph *heap, uint32_t object, struct buffer *out)
 {
 	const struct paths *paths = heap->paths;
+	uint32_t start = query_start(paths, object), modules = paths->parent[start];
 	const char *kind;
 	int err = 0;
 
-	while (paths->parent[object] != GRAPH_NONE &&
-	       !graph_is_modules(heap->graph, paths->parent[object]))
-		object = paths->parent[object];
-	if (paths->parent[object] != GRAPH_NONE)
-		err = reference_name(heap->graph, paths->parent[object], paths->kind[object],
-				     paths->slot[object], &kind, out);
+	if (modules != GRAPH_NONE)
+		err = reference_name(heap->graph, modules, paths->kind[start], paths->slot[start],
+				     &kind, out);
 	buffer_unquote(out);
 	return err ?: buffer_append(out, "", 1);
 }

@@ -8,7 +8,9 @@
 
 #include "runtime/cpython/greenlets.h"
 #include "runtime/cpython/heap.h"
+#include "runtime/cpython/namespace.h"
 #include "runtime/cpython/tasks.h"
+#include "runtime/cpython/text_state.h"
 #include "runtime/heap/object_types.h"
 #include "util/error.h"
 #include "util/sorted.h"
@@ -155,15 +157,13 @@ static const char *text_at(const struct search *search, const uint8_t *object, s
 			   size_t *length)
 {
 	const struct abi_offsets *at = abi_of(search);
-	uint32_t state;
 
 	if (bytes < at->unicode_ascii ||
 	    u64_at(object + at->object_type) != search->runtime->target.unicode_type)
 		return NULL;
-	state = u32_at(object + at->unicode_state) >> at->unicode_kind_shift;
 	*length = u64_at(object + at->unicode_length);
-	/* of one byte a character, compact and ASCII */
-	if ((state & 31) != (1 | 1 << 3 | 1 << 4) || *length > bytes - at->unicode_ascii)
+	if (!text_is_ascii(at, u32_at(object + at->unicode_state)) ||
+	    *length > bytes - at->unicode_ascii)
 		return NULL;
 	return (const char *)object + at->unicode_ascii;
 }
@@ -404,12 +404,12 @@ static int variables_look(struct search *search)
 
 static int type_find(const struct python_runtime *runtime, const char *name, __u64 *address)
 {
-	struct elf_symbol symbol;
+	uint64_t found;
+	int err = namespace_type(runtime, name, &found);
 
-	if (!runtime->file || elf_file_symbol(runtime->file, name, &symbol))
-		return error_set(-ENOTSUP, "its file does not tell where %s is", name);
-	*address = symbol.vaddr + runtime->bias;
-	return 0;
+	if (!err)
+		*address = found;
+	return err;
 }
 
 static enum abi_instance instance_of(uint32_t version)

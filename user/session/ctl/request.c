@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "snapshot/snapshot.h"
+#include "util/array.h"
 #include "util/error.h"
 
 static const char *const by_names[] = {
@@ -68,7 +69,7 @@ static int sums_take(const json_t *object, struct request *out)
 			err = number_take(object, numbers[i].key, UINT32_MAX, &number);
 		*numbers[i].to = (uint32_t)number;
 	}
-	for (size_t i = REQUEST_BY_THREAD; i < sizeof(by_names) / sizeof(by_names[0]); i++)
+	for (size_t i = REQUEST_BY_THREAD; i < ARRAY_SIZE(by_names); i++)
 		if (out->kind == REQUEST_SUMS && json_is_true(json_object_get(object, by_names[i])))
 			out->by = (enum request_by)i;
 	return err;

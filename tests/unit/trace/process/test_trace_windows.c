@@ -190,18 +190,15 @@ static void test_fork(void **state)
 	assert_true(knows(trace, 3));
 }
 
-/* The heap's own counts are the totals, and what was seen is their split. */
-static void test_snapshot(void **state)
+/* A window of 20 blocks, which stay, of 42 that the heap has: put_block() makes the i-th. */
+static void twenty_seen(struct trace *trace, void (*put_block)(struct trace *trace, unsigned int i))
 {
-	struct trace *trace = *state;
 	struct kinds kinds = kinds_of(1);
-	struct snapshot *snapshot;
-	uint64_t count = 0;
 
 	baseline(trace, 3, LIVE(40, 41));
 	open_at(trace, S);
 	for (unsigned int i = 0; i < 20; i++)
-		put(trace, i);
+		put_block(trace, i);
 	move_on(trace);
 	for (unsigned int i = 0; i < 42; i++)
 		kinds.event.kinds[i] = (struct event_census_kind){TYPE, PRINT};
@@ -214,6 +211,16 @@ static void test_snapshot(void **state)
 	pool(trace, 1,
 	     LIVE(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 40, 41));
 	done(trace, 1);
+}
+
+/* The heap's own counts are the totals, and what was seen is their split. */
+static void test_snapshot(void **state)
+{
+	struct trace *trace = *state;
+	struct snapshot *snapshot;
+	uint64_t count = 0;
+
+	twenty_seen(trace, put);
 	assert_int_equal(trace_snapshot(trace, 0, 0, &snapshot), 0);
 	for (size_t i = 0; i < snapshot->trace_count; i++)
 		if (snapshot->traces[i].bytes == BLOCK - 1)
@@ -233,35 +240,23 @@ static void task_begin(struct trace *trace, uint64_t number)
 	assert_int_equal(trace_feed(trace, &event, sizeof(event)), 0);
 }
 
+static void put_of_task(struct trace *trace, unsigned int i)
+{
+	task_begin(trace, i % 4 ? 1 : 2);
+	put(trace, i);
+}
+
 /* The same by task: a quarter of what was seen is of the second one. Lines have what they had. */
 static void test_by_task(void **state)
 {
 	struct trace *trace = *state;
-	struct kinds kinds = kinds_of(1);
 	const struct thread_question question = {.by = GROUP_TASK};
 	struct thread_rows rows;
 	struct snapshot *snapshot;
 	uint64_t count = 0;
 
 	trace->processes[0]->info.tasks = 1;
-	baseline(trace, 3, LIVE(40, 41));
-	open_at(trace, S);
-	for (unsigned int i = 0; i < 20; i++) {
-		task_begin(trace, i % 4 ? 1 : 2);
-		put(trace, i);
-	}
-	move_on(trace);
-	for (unsigned int i = 0; i < 42; i++)
-		kinds.event.kinds[i] = (struct event_census_kind){TYPE, PRINT};
-	kinds.event.id = 0;
-	assert_int_equal(kinds_feed(trace, &kinds), 0);
-	close_at(trace, 2 * S);
-	kinds.event.id = 1;
-	begin(trace, 1);
-	assert_int_equal(kinds_feed(trace, &kinds), 0);
-	pool(trace, 1,
-	     LIVE(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 40, 41));
-	done(trace, 1);
+	twenty_seen(trace, put_of_task);
 	assert_int_equal(trace_snapshot(trace, 0, 0, &snapshot), 0);
 	for (size_t i = 0; i < snapshot->trace_count; i++)
 		count += snapshot->traces[i].count;
