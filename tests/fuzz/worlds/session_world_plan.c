@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Replaced functions: features, plans, the runtime, the census and the worker. */
+/* Replaced functions: features, plans, the runtime, allocators, the census and the worker. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -10,6 +10,7 @@
 #include "probe/process/plan_target.h"
 #include "runtime/cpython/heap.h"
 #include "runtime/heap/census.h"
+#include "runtime/malloc/allocator.h"
 #include "session/session.h"
 #include "session_world_state.h"
 
@@ -90,7 +91,7 @@ uint32_t plan_target_native_layers(const struct plan_target_opts *opts)
 	return opts->layers & 1u << EVENT_LAYER_NATIVE;
 }
 
-static struct plan_site site = {.op = ABI_OP_FREE};
+static struct plan_site site = {.op = ABI_OP_FREE, .symbol = "free"};
 static const struct plan native_plan = {.sites = &site, .count = 1};
 
 int plan_native_process(pid_t pid, struct plan_native_cache *cache, struct plan_file **list,
@@ -169,6 +170,17 @@ int census_take(const struct python_runtime *runtime, const struct census_opts *
 	if (*(const char *)runtime->file || opts->record(opts->context, &record, sizeof(record)))
 		return -ESRCH;
 	return err;
+}
+
+/* No heap of an allocator can be read. */
+int allocators_open_all(struct allocators *out, struct space *space,
+			const struct process_maps *maps)
+{
+	(void)space;
+	(void)maps;
+	*out = (struct allocators){.reason = "of the world"};
+	world_meanwhile();
+	return 0;
 }
 
 int trap_trial_begin(struct trap_trial *out, struct attach *attach)

@@ -66,6 +66,15 @@ __attribute__((no_sanitize("address", "undefined"))) long syscall(long number, .
 	return result;
 }
 
+/* No file of the world's processes is mapped. */
+int process_maps_read(pid_t pid, struct process_maps *out)
+{
+	struct process *process = world_process(pid);
+
+	*out = (struct process_maps){0};
+	return process && process->alive ? world_fails(process) : -ESRCH;
+}
+
 /* The descriptor's value: the index of the process, and the number of programs that it has run. */
 #define PROGRAM_BITS 24
 
