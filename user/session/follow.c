@@ -231,10 +231,11 @@ static void refuse(struct session *session, pid_t pid, int err)
 }
 
 /*
- * Nothing is wanted in the files mapped so far; its loader may have been delayed. It is inspected
- * again when it maps a file. 0: mmap events are not available.
+ * Nothing is wanted in the files mapped so far: its loader may have been delayed. Or it was refused
+ * without Python, which it may load later. It is inspected again when it maps a file. 0: mmap
+ * events are not available.
  */
-static int candidate_rest(struct session *session, pid_t pid, uint64_t now)
+static int candidate_rest(struct session *session, pid_t pid, uint64_t now, bool refused)
 {
 	struct candidate *candidate = session->maps ? candidate_find(session, (uint32_t)pid) : NULL;
 
@@ -242,6 +243,7 @@ static int candidate_rest(struct session *session, pid_t pid, uint64_t now)
 		return 0;
 	if (candidate->born_ns <= now) {
 		candidate->settled = candidate->examined = 1;
+		candidate->refused = refused;
 		candidate->next_ns = UINT64_MAX;
 	}
 	return 1;
@@ -257,6 +259,7 @@ static enum candidate_look candidate_look(struct session *session, struct candid
 	pid_t pid = candidate->late.pid;
 	struct target *target = target_find(session, (uint32_t)pid);
 	int found, settled, err;
+	bool without_python = false;
 
 	if (target && !target->execd)
 		return LOOK_REMOVE;
@@ -275,8 +278,9 @@ static enum candidate_look candidate_look(struct session *session, struct candid
 		return LOOK_ENDED;
 	/* While it is being loaded, it may still map Python. */
 	settled = !found && candidate->late.looked == candidate->late.mapped;
-	if (settled && candidate->native) {
+	if (settled && candidate->native && !candidate->refused) {
 		found = now - candidate->born_ns >= LOADED_NS;
+		without_python = found;
 		settled = 0;
 	}
 	if (found > 0) {
@@ -286,8 +290,11 @@ static enum candidate_look candidate_look(struct session *session, struct candid
 			return LOOK_ENDED;
 		if (err)
 			refuse(session, pid, err);
-		return err == -ENOENT && candidate_rest(session, pid, now) ? LOOK_KEEP
-									   : LOOK_REMOVE;
+		without_python &= err != 0;
+		return (without_python || err == -ENOENT) &&
+				       candidate_rest(session, pid, now, err != -ENOENT)
+			       ? LOOK_KEEP
+			       : LOOK_REMOVE;
 	}
 	if (found < 0)
 		refuse(session, pid, found);

@@ -39,6 +39,7 @@ struct candidate {
 	int settled;
 	int examined;     /* it has been settled once: nothing was missed before that */
 	int native;       /* it is also wanted without Python */
+	bool refused;     /* it cannot be traced without Python */
 	int wanted;       /* as session_opts.wanted() returned: a process may be gone by then */
 	bool rests;       /* it has not used session_opts.after_cpu_ns so far */
 	clockid_t clock;  /* of its CPU time */

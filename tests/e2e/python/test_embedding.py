@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+import harness
 import pythons
 from harness import TIMEOUT, environment, error_line, program, wait_until
 
@@ -154,6 +155,27 @@ def test_waiting_takes_no_time(start, trace, any_python, libpython, embed):
     run.wait_attached()
     assert run.wait() == 0 and run.report().data["moment"] == "running"
     assert "\r" not in run.stderr, "a line for a terminal"
+
+
+def test_refused_before(trace, tmp_path, any_python, libpython, embed):
+    """A program that is followed is refused while it has no Python: its malloc has a heap that
+    cannot be read, and there is a budget. It loads Python later, and is traced."""
+    library = harness.compiled(tmp_path / "libother.so", "other_malloc.c", "-shared", "-fPIC")
+    run = trace(
+        *("--overhead", 5, "--layer", "all", "--format", "json", "--top", 0),
+        *("--", "sh", "-c", 'LD_PRELOAD=$0 PYTHONHOME=$1 "$2" "$3" "$4"; true'),
+        *(library, home(any_python)["PYTHONHOME"]),
+        *(embed, libpython(any_python), program("golden.py")),
+        attached=False,
+        output=False,
+        stdin=subprocess.PIPE,
+    )
+    wait_until(lambda: "its heap cannot be read" in run.stderr, "it is refused")
+    run.step()
+    wait_until(lambda: "loaded\n" in run.stdout, "it has loaded the library")
+    wait_until(lambda: "(embed): CPython" in run.stderr, "it is traced")
+    run.process.stdin.close()
+    assert run.wait() == 0, run.stderr
 
 
 @pytest.mark.versions("3.10", "3.12")
