@@ -4,8 +4,7 @@
  *
  * Before that point pymalloc has checked that the size is one of 1 to 512: size - 1 is not above
  * 511, or another form that compilers generate. Where it has not, the size is a constant, and the
- * path not taken at the guard of the slot passes it, as the second argument, to the function in the
- * slot. Where paths join after that, the size class is still to be computed, (size - 1) >> 4, to
+ * path not taken at the guard of the slot passes it to the function in the slot. Where paths join after that, the size class is still to be computed, (size - 1) >> 4, to
  * find the pool.
  *
  * So the path is followed back as long as there is only one, and then executed forward. Each
@@ -155,25 +154,69 @@ int inline_match_classed(const struct inline_code *code, uint64_t vaddr)
 #define SLOW_MAX       24  /* instructions followed on the slow path */
 #define LARGEST        512 /* the largest size that pymalloc serves */
 
-/* The second argument of the function in the slot, if this path leads to it. */
+#define ALLOCATOR_CALLOC 16 /* calloc in struct PyMemAllocatorEx (Include/cpython/pymem.h) */
+
+/* The address of the slot whose function is called; 0: unknown. */
+static uint64_t called_slot(const struct inline_state *state, const struct inline_insn *call)
+{
+	struct inline_address at;
+
+	if (call->src < ABI_REG_COUNT)
+		return inline_state_slot(state, call->src);
+	return inline_state_reads(state, call, &at) && !at.slot ? (uint64_t)at.offset : 0;
+}
+
+static struct inline_value product(const struct inline_value *a, const struct inline_value *b)
+{
+	bool constant = a->base == INLINE_CONSTANT && b->base == INLINE_CONSTANT;
+
+	if (a->base == INLINE_CONSTANT && a->addend == 1)
+		return *b;
+	if (b->base == INLINE_CONSTANT && b->addend == 1)
+		return *a;
+	if (constant && a->addend > 0 && a->addend <= LARGEST && b->addend > 0 &&
+	    b->addend <= LARGEST)
+		return (struct inline_value){INLINE_CONSTANT, a->addend * b->addend};
+	return (struct inline_value){.base = INLINE_UNKNOWN};
+}
+
+/*
+ * The size that is passed to the function in the slot: malloc's second argument; of calloc the
+ * product of the second and the third. The slot is calloc's if the first argument is what is at the
+ * beginning of the slot's struct PyMemAllocatorEx.
+ */
+static struct inline_value called_size(const struct machine *machine,
+				       const struct inline_state *state,
+				       const struct inline_insn *call)
+{
+	const uint8_t *arguments = machine->arguments;
+	uint64_t slot = called_slot(state, call), context = inline_state_slot(state, arguments[0]);
+
+	return slot && context && slot - context == ALLOCATOR_CALLOC
+		       ? product(&state->of[arguments[1]], &state->of[arguments[2]])
+		       : state->of[arguments[1]];
+}
+
+/* The size that is passed to the function in the slot, if this path leads to it. */
 static struct inline_value slow_size(struct inline_code *code, uint64_t vaddr,
 				     const struct inline_state *from)
 {
-	uint8_t second = code->image->machine->arguments[1];
+	struct inline_value size = {.base = INLINE_UNKNOWN};
 	struct inline_state state = *from;
 	struct inline_insn insn;
 
 	for (int i = 0; i < SLOW_MAX && inline_code_window(code, vaddr, &insn, 1); i++) {
-		if (insn.op == INLINE_CALL_SLOT || insn.op == INLINE_JUMP_SLOT)
-			return state.of[second].base < from->next
-				       ? state.of[second]
-				       : (struct inline_value){.base = INLINE_UNKNOWN};
+		if (insn.op == INLINE_CALL_SLOT || insn.op == INLINE_JUMP_SLOT) {
+			size = called_size(code->image->machine, &state, &insn);
+			break;
+		}
 		if (insn.op == INLINE_CALL || insn.op == INLINE_END || insn.op == INLINE_BRANCH)
 			break;
 		inline_state_step(&state, &insn);
 		vaddr = insn.op == INLINE_JUMP ? insn.target : vaddr + insn.bytes;
 	}
-	return (struct inline_value){.base = INLINE_UNKNOWN};
+	/* What is known on that path only says nothing of this one. */
+	return size.base < from->next ? size : (struct inline_value){.base = INLINE_UNKNOWN};
 }
 
 /* Does it compare with an address of code, as the guard of a slot does? */

@@ -137,8 +137,8 @@ static void assert_size(const struct library *library, const char *name, uint32_
 }
 
 /*
- * How compilers test whether a size is in the range 1 to 512, and what is still known where two
- * paths join behind the test.
+ * How compilers test whether a size is in the range 1 to 512, what is still known where two paths
+ * join behind the test, and constants.
  */
 static void test_sizes(void **state)
 {
@@ -152,7 +152,11 @@ static void test_sizes(void **state)
 	assert_size(&library, "at_no_size", ABI_REG_COUNT, 0);
 	assert_size(&library, "at_two_ways", ABI_REG_BX, 0);
 	assert_size(&library, "at_masked", ABI_REG_R9, 0);
-	assert_int_equal(library.sites.exact, 5);
+	assert_size(&library, "at_malloc", ABI_REG_COUNT, 0x38);
+	assert_size(&library, "at_calloc", ABI_REG_COUNT, 0x60);
+	assert_size(&library, "at_calloc_of_one", ABI_REG_R12, 0);
+	assert_size(&library, "at_calloc_of_many", ABI_REG_COUNT, 0);
+	assert_int_equal(library.sites.exact, 8);
 	library_close(&library);
 }
 
