@@ -63,7 +63,7 @@ LIBS     := $(call packages,--libs) -liberty -lm
 ALLOCATOR := $(if $(SAN),,-l:libjemalloc_pic.a)
 
 SOURCES  := $(sort $(wildcard user/*/*.c user/*/*/*.c))
-GENERATED := $(patsubst user/%.proto,$(OUT)/gen/%.pb-c.c,$(wildcard user/*/*/*.proto))
+GENERATED := $(patsubst user/%.proto,$(OUT)/gen/%.pb-c.c,$(wildcard user/*/*.proto user/*/*/*.proto))
 OBJECTS  := $(SOURCES:%.c=$(OUT)/obj/%.o) $(GENERATED:$(OUT)/gen/%.c=$(OUT)/obj/gen/%.o)
 BPF      := $(patsubst bpf/%.bpf.c,%,$(wildcard bpf/*.bpf.c))
 SKELETONS := $(BPF:%=$(OUT)/gen/attach/%.skel.h)

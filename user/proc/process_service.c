@@ -3,12 +3,13 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "proc/memory.h"
 #include "proc/process.h"
+#include "proc/process_context.pb-c.h"
 #include "util/buffer.h"
 
 #define ENVIRONMENT_MAX (64u * 1024)
@@ -98,105 +99,35 @@ void process_service_parse(const char *environment, size_t bytes, struct process
 
 /* --- process context -------------------------------------------------------------------------- */
 
-/* A part of a message: bytes that are left. */
-struct message_part {
-	const uint8_t *at;
-	size_t bytes;
-};
-
-static bool number_take(struct message_part *part, uint64_t *value)
+static void resource_take(const ProcessContext__Resource *resource, struct process_service *out)
 {
-	*value = 0;
-	for (unsigned int shift = 0; part->bytes && shift < 64; shift += 7) {
-		uint8_t byte = *part->at++;
+	for (size_t i = 0; i < resource->n_attributes; i++) {
+		const ProcessContext__KeyValue *attribute = resource->attributes[i];
+		const char *text = attribute->value ? attribute->value->string_value : "";
+		char *to = NULL;
 
-		part->bytes--;
-		*value |= (uint64_t)(byte & 127) << shift;
-		if (!(byte & 128))
-			return true;
+		if (!strcmp(attribute->key, "service.name"))
+			to = out->name;
+		else if (!strcmp(attribute->key, "service.version"))
+			to = out->version;
+		if (to && text[0])
+			snprintf(to, PROCESS_SERVICE_TEXT, "%s", text);
 	}
-	return false;
-}
-
-static bool bytes_skip(struct message_part *part, uint64_t bytes)
-{
-	if (bytes > part->bytes)
-		return false;
-	part->at += bytes;
-	part->bytes -= (size_t)bytes;
-	return true;
-}
-
-/* Takes a field: its number, and its content if it has a length. false: the end, or damaged. */
-static bool field_take(struct message_part *part, uint64_t *field, struct message_part *content)
-{
-	uint64_t key, number;
-
-	*content = (struct message_part){0};
-	if (!number_take(part, &key))
-		return false;
-	*field = key >> 3;
-	switch (key & 7) {
-	case 0:
-		return number_take(part, &number);
-	case 1:
-		return bytes_skip(part, 8);
-	case 2:
-		if (!number_take(part, &number))
-			return false;
-		content->at = part->at;
-		content->bytes = (size_t)number;
-		return bytes_skip(part, number);
-	case 5:
-		return bytes_skip(part, 4);
-	}
-	return false;
-}
-
-/* The content of a field of that number, the last one there is. */
-static struct message_part field_find(struct message_part part, uint64_t number)
-{
-	struct message_part found = {0}, content;
-	uint64_t field;
-
-	while (field_take(&part, &field, &content))
-		if (field == number && content.at)
-			found = content;
-	return found;
-}
-
-/* A message KeyValue {1: key, 2: {1: text}}. */
-static void key_value_take(struct message_part part, struct process_service *out)
-{
-	struct message_part key = field_find(part, 1), text = field_find(field_find(part, 2), 1);
-	char *to = NULL;
-
-	if (key.bytes == 12 && !memcmp(key.at, "service.name", 12))
-		to = out->name;
-	else if (key.bytes == 15 && !memcmp(key.at, "service.version", 15))
-		to = out->version;
-	if (!to || !text.bytes)
-		return;
-	if (text.bytes > PROCESS_SERVICE_TEXT - 1)
-		text.bytes = PROCESS_SERVICE_TEXT - 1;
-	memset(to, 0, PROCESS_SERVICE_TEXT);
-	memcpy(to, text.at, strnlen((const char *)text.at, text.bytes));
 }
 
 void process_service_decode(const uint8_t *payload, size_t bytes, struct process_service *out)
 {
-	struct message_part whole = {payload, bytes}, first, second;
-	uint64_t field;
+	ProcessContext__Context *context = process_context__context__unpack(NULL, bytes, payload);
+	/* An earlier form: no key of an attribute is an attribute. */
+	ProcessContext__Resource *alone =
+		context ? NULL : process_context__resource__unpack(NULL, bytes, payload);
 
-	/* A Resource has them as its field 1; the message around it has that as its field 1. */
-	while (field_take(&whole, &field, &first)) {
-		if (field != 1 || !first.at)
-			continue;
-		key_value_take(first, out);
-		while (field_take(&first, &field, &second))
-			if (field == 1 && second.at)
-				key_value_take(second, out);
-	}
+	if (context && context->resource)
+		resource_take(context->resource, out);
+	if (alone)
+		resource_take(alone, out);
+	process_context__context__free_unpacked(context, NULL);
+	process_context__resource__free_unpacked(alone, NULL);
 }
 
 /* Its header: signature, version, bytes of the payload, time of publication, address. */
