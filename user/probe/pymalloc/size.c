@@ -4,8 +4,8 @@
  *
  * Before that point pymalloc has checked that the size is one of 1 to 512: size - 1 is not above
  * 511, or another form that compilers generate. Where it has not, the size is a constant, and the
- * path not taken at the guard of the slot passes it to the function in the slot. Where paths join after that, the size class is still to be computed, (size - 1) >> 4, to
- * find the pool.
+ * path not taken at the guard of the slot passes it to the function in the slot. Where paths join
+ * after that, the size class is still to be computed, (size - 1) >> 4, to find the pool.
  *
  * So the path is followed back as long as there is only one, and then executed forward. Each
  * register holds a constant, or "a value first seen at some point, plus a constant". The size is
