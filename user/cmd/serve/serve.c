@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cmd/cli.h"
@@ -76,27 +75,6 @@ static int usage_error(const char *reason)
 
 /* --- what is shown ---------------------------------------------------------------------------- */
 
-/* Reads the file at descriptor into the source. 0, -errno. */
-static int page_take(int fd, struct serve_source *source)
-{
-	struct stat st;
-	int err =
-		fstat(fd, &st) ? error_errno() : buffer_reserve(&source->page, (size_t)st.st_size);
-
-	if (err)
-		return err;
-	while (source->page.size < (size_t)st.st_size) {
-		ssize_t got =
-			pread(fd, source->page.data + source->page.size,
-			      (size_t)st.st_size - source->page.size, (off_t)source->page.size);
-
-		if (got <= 0)
-			return got ? error_errno() : -EIO;
-		source->page.size += (size_t)got;
-	}
-	return 0;
-}
-
 /* The page of a snapshot, or of the last one of a recording. 0, -errno after a message. */
 static int snapshot_page(const char *path, struct outfile *file)
 {
@@ -137,7 +115,7 @@ static int page_read(const char *path, bool is_bundle, struct serve_source *sour
 		error_print(err, NULL, "%s", path);
 	if (err)
 		return err;
-	err = page_take(fd, source);
+	err = serve_file_read(fd, &source->page);
 	return err ? error_print(err, NULL, "%s", path) : 0;
 }
 
@@ -161,6 +139,17 @@ static bool bundle_has_heap(const char *path)
 	return true;
 }
 
+/* A recording has its last snapshot's page besides. 0, -errno after a message. */
+static int recording_take(const char *path, struct serve_source *source)
+{
+	int err;
+
+	if (!serve_recording_is(path))
+		return 0;
+	err = serve_recording_read(path, &source->recording);
+	return err ? error_print(err, NULL, "%s", path) : 0;
+}
+
 /* 0, -errno after a message. */
 static int file_read(struct serve *serve, const char *path)
 {
@@ -173,8 +162,11 @@ static int file_read(struct serve *serve, const char *path)
 				   "a second tracer serve shows others", "%s", path);
 	if (is_heap)
 		err = heap_take(path, 0, &serve->sources[serve->count++]);
-	if (!err && (is_bundle || !is_heap))
-		err = page_read(path, is_bundle, &serve->sources[serve->count++]);
+	if (!err && (is_bundle || !is_heap)) {
+		struct serve_source *source = &serve->sources[serve->count++];
+
+		err = page_read(path, is_bundle, source) ?: recording_take(path, source);
+	}
 	return err;
 }
 
@@ -196,6 +188,7 @@ static void sources_free(struct serve *serve)
 		if (serve->sources[i].is_heap)
 			heap_graph_close(&serve->sources[i].heap);
 		buffer_free(&serve->sources[i].page);
+		serve_recording_free(&serve->sources[i].recording);
 	}
 	free(serve->sources);
 }

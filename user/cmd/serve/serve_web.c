@@ -51,23 +51,26 @@ struct serve_answer {
 	uint64_t used; /* the number of the request that has asked for it last */
 };
 
-/* A question about a heap, and the key of its answer. */
+/* A question about a heap or a range of a recording, and the key of its answer. */
 struct serve_question {
 	const struct serve_route *route;
 	const struct heap_graph *heap;
 	struct heap_choice choice;
+	const struct serve_recording *recording;
+	size_t first, last; /* snapshots of it */
 	char *key;
 };
 
-/* What a process of its own answers before it is asked. */
+/* What a process of its own answers: before it is asked, or while others ask something else. */
 struct serve_ahead {
 	size_t next; /* question of `slow`, of all sources */
 	pid_t child; /* 0: none */
 	int fd;      /* from it */
 	struct serve_question question;
 	struct buffer answer;
-	struct MHD_Connection *waiting[WAITING]; /* for that answer */
+	struct MHD_Connection *waiting[WAITING]; /* for that answer, or for the process */
 	size_t waiting_count;
+	char *failed; /* the key of what it could not answer last */
 };
 
 struct serve_web {
@@ -216,7 +219,10 @@ static void sources_json(struct json *json, const struct serve_request *request)
 		json_open(json, NULL, '{');
 		json_unsigned(json, "source", i);
 		json_text(json, "file", source->name);
-		json_text(json, "kind", source->is_heap ? "heap" : "report");
+		json_text(json, "kind",
+			  source->is_heap               ? "heap"
+			  : source->recording.file.size ? "recording"
+							: "report");
 		if (source->is_heap) {
 			json_unsigned(json, "pid", source->heap.capture.image.pid);
 			json_text(json, "name", source->heap.capture.image.name);
@@ -226,6 +232,13 @@ static void sources_json(struct json *json, const struct serve_request *request)
 	}
 	json_close(json, ']');
 	json_end(json);
+}
+
+static void series_json(struct json *json, const struct serve_request *request)
+{
+	const struct buffer *series = &request->source->recording.series;
+
+	fwrite(series->data, 1, series->size, json->out);
 }
 
 static void fields_json(struct json *json, const struct serve_request *request)
@@ -248,26 +261,31 @@ static void fields_json(struct json *json, const struct serve_request *request)
 
 typedef int (*heap_question_fn)(const struct heap_choice *choice, const struct heap_graph *heap);
 
+enum source_kind { OF_ALL, OF_PAGE, OF_HEAP, OF_RECORDING };
+
 static const struct serve_route {
 	const char *path;
+	enum source_kind of;   /* of which sources it tells */
 	const char *what;      /* the argument that names what is asked about; NULL: none */
 	bool may_lack;         /* it may be left out */
 	heap_question_fn heap; /* of a heap; else: */
 	void (*json)(struct json *json, const struct serve_request *request); /* NULL: a page */
 	const char *arguments[4];
 } routes[] = {
-	{"/", NULL, true, NULL, NULL, {NULL}},
-	{"/report", NULL, true, NULL, NULL, {"source"}},
-	{"/api/sources", NULL, true, NULL, sources_json, {NULL}},
-	{"/api/query-fields", NULL, true, NULL, fields_json, {NULL}},
-	{"/api/heap/by", "key", true, heap_view_print, NULL, {"source", "top", "key"}},
-	{"/api/heap/tree", "of", true, heap_level_print, NULL, {"source", "top", "of"}},
-	{"/api/heap/show", "address", false, heap_show_print, NULL, {"source", "top", "address"}},
-	{"/api/heap/why", "what", false, heap_why_print, NULL, {"source", "top", "what"}},
-	{"/api/heap/holders", "what", false, heap_holders_print, NULL, {"source", "top", "what"}},
-	{"/api/heap/query", "q", false, heap_query_print, NULL, {"source", "top", "q"}},
-	{"/api/heap/waste", NULL, true, heap_waste_print, NULL, {"source", "top"}},
-	{"/api/heap/cycles", NULL, true, heap_cycles_print, NULL, {"source", "top"}},
+	{"/", OF_ALL, NULL, true, NULL, NULL, {NULL}},
+	{"/report", OF_PAGE, NULL, true, NULL, NULL, {"source"}},
+	{"/api/sources", OF_ALL, NULL, true, NULL, sources_json, {NULL}},
+	{"/api/query-fields", OF_ALL, NULL, true, NULL, fields_json, {NULL}},
+	{"/api/time/series", OF_RECORDING, NULL, true, NULL, series_json, {"source"}},
+	{"/api/time/range", OF_RECORDING, NULL, true, NULL, NULL, {"source", "first", "last"}},
+	{"/api/heap/by", OF_HEAP, "key", true, heap_view_print, NULL, {"source", "top", "key"}},
+	{"/api/heap/tree", OF_HEAP, "of", true, heap_level_print, NULL, {"source", "top", "of"}},
+	{"/api/heap/show", OF_HEAP, "address", false, heap_show_print, NULL, {"source", "top", "address"}},
+	{"/api/heap/why", OF_HEAP, "what", false, heap_why_print, NULL, {"source", "top", "what"}},
+	{"/api/heap/holders", OF_HEAP, "what", false, heap_holders_print, NULL, {"source", "top", "what"}},
+	{"/api/heap/query", OF_HEAP, "q", false, heap_query_print, NULL, {"source", "top", "q"}},
+	{"/api/heap/waste", OF_HEAP, NULL, true, heap_waste_print, NULL, {"source", "top"}},
+	{"/api/heap/cycles", OF_HEAP, NULL, true, heap_cycles_print, NULL, {"source", "top"}},
 };
 
 static const struct serve_route *route_find(const char *path)
@@ -349,16 +367,22 @@ static int question_make(struct serve_question *question, const struct serve_web
 static int question_answer(const struct serve_question *question, char **text, size_t *bytes)
 {
 	struct heap_choice choice = question->choice;
-	struct graph *graph = question->heap->graph;
 	struct json json = {.out = open_memstream(text, bytes)};
-	int cut = graph->cut;
+	int err;
 
 	if (!json.out)
 		return -ENOMEM;
 	error_clear();
+	if (question->recording) {
+		err = serve_range_print(question->recording, question->first, question->last,
+					&json);
+		return fclose(json.out) && !err ? -ENOMEM : err;
+	}
+	struct graph *graph = question->heap->graph;
+	int cut = graph->cut;
 	choice.json = &json;
 	graph->texts_hidden = 0;
-	int err = question->route->heap(&choice, question->heap);
+	err = question->route->heap(&choice, question->heap);
 	graph->cut = cut;
 	return fclose(json.out) && !err ? -ENOMEM : err;
 }
@@ -371,22 +395,62 @@ static struct MHD_Response *json_response(char *text, size_t bytes)
 static enum MHD_Result error_answer(struct MHD_Connection *connection, int err)
 {
 	return error_reply(connection,
-			   err == -ENOENT   ? 404
-			   : err == -EINVAL ? 400
-					    : 500,
+			   err == -ENOENT || err == -ERANGE ? 404
+			   : err == -EINVAL                 ? 400
+							    : 500,
 			   error_reason(err));
+}
+
+/* In a process of its own, which shares what is shown: who asks something else does not wait. */
+_Noreturn static void ahead_run(const struct serve_question *question, int to, pid_t parent)
+{
+	char *text = NULL;
+	size_t bytes = 0;
+	int err = child_confine("tracer-ahead", to, parent)
+			  ?: question_answer(question, &text, &bytes)
+			  ?: descriptor_write(CHILD_SOCKET, text, bytes);
+
+	_exit(err ? EXIT_FAILED : EXIT_DONE);
+}
+
+/* Takes the question. If there is no process, the answer is made when it is asked for. */
+static void ahead_start(struct serve_web *web, struct serve_question *question)
+{
+	struct serve_ahead *ahead = &web->ahead;
+	int ends[2];
+	pid_t parent = getpid(), child = pipe2(ends, O_CLOEXEC | O_NONBLOCK) ? -1 : fork();
+
+	if (!child) {
+		fcntl(ends[1], F_SETFL, 0);
+		ahead_run(question, ends[1], parent);
+	}
+	if (child < 0) {
+		log_debug("serve: no process for answers: %s", strerror(errno));
+		return;
+	}
+	close(ends[1]);
+	ahead->child = child;
+	ahead->fd = ends[0];
+	ahead->question = *question;
+	question->key = NULL;
 }
 
 /*
  * If the question is being answered ahead, the request waits for that: it is looked at again when
- * ahead_take() lets it go on.
+ * ahead_take() lets it go on. One about a recording always is, unless there was no answer.
  */
-static bool ahead_wait(struct serve_web *web, struct MHD_Connection *connection, const char *key)
+static bool ahead_wait(struct serve_web *web, struct MHD_Connection *connection,
+		       struct serve_question *question)
 {
 	struct serve_ahead *ahead = &web->ahead;
+	bool is_apart = question->recording &&
+			(!ahead->failed || strcmp(ahead->failed, question->key) != 0);
 
-	if (!ahead->child || strcmp(ahead->question.key, key) != 0 ||
-	    ahead->waiting_count == WAITING)
+	if (ahead->waiting_count == WAITING)
+		return false;
+	if (is_apart && !ahead->child)
+		ahead_start(web, question);
+	if (!ahead->child || (!is_apart && strcmp(ahead->question.key, question->key) != 0))
 		return false;
 	ahead->waiting[ahead->waiting_count++] = connection;
 	http_server_work(connection);
@@ -400,8 +464,8 @@ static void ahead_resume(struct serve_web *web)
 		MHD_resume_connection(web->ahead.waiting[--web->ahead.waiting_count]);
 }
 
-static enum MHD_Result heap_reply(const struct serve_request *request,
-				  const struct serve_question *question)
+static enum MHD_Result question_reply(const struct serve_request *request,
+				      struct serve_question *question)
 {
 	struct serve_answer *kept = answer_find(request->web, question->key);
 	char *text = NULL;
@@ -411,7 +475,7 @@ static enum MHD_Result heap_reply(const struct serve_request *request,
 		kept->used = request->web->requests;
 		return http_server_reply(request->connection, 200, kept->response);
 	}
-	if (ahead_wait(request->web, request->connection, question->key))
+	if (ahead_wait(request->web, request->connection, question))
 		return MHD_YES;
 	int err = question_answer(question, &text, &bytes);
 	if (err) {
@@ -437,7 +501,33 @@ static enum MHD_Result heap_take(const struct serve_request *request,
 				   "top is to be a number from 1 to 10000");
 	int err =
 		question_make(&question, request->web, route, request->number, what, (uint32_t)top);
-	return err ? error_answer(request->connection, err) : heap_reply(request, &question);
+	return err ? error_answer(request->connection, err) : question_reply(request, &question);
+}
+
+/* A range of a recording: all of it unless its ends are named. */
+static enum MHD_Result range_take(const struct serve_request *request,
+				  const struct serve_route *route)
+{
+	const struct serve_recording *recording = &request->source->recording;
+	uint64_t first = 0, last = recording->snapshots - 1;
+	_cleanup_(question_free) struct serve_question question = {.route = route,
+								   .recording = recording};
+
+	if (!number_take(request->connection, "first", SIZE_MAX, &first) ||
+	    !number_take(request->connection, "last", SIZE_MAX, &last))
+		return error_reply(request->connection, 400,
+				   "first and last are to be numbers of snapshots");
+	if (last >= recording->snapshots)
+		return error_reply(request->connection, 404,
+				   "the recording has no such snapshot");
+	question.first = first;
+	question.last = last;
+	if (asprintf(&question.key, "%s %zu %zu %zu", route->path, request->number, question.first,
+		     question.last) < 0) {
+		question.key = NULL;
+		return error_answer(request->connection, -ENOMEM);
+	}
+	return question_reply(request, &question);
 }
 
 static enum MHD_Result json_make(const struct serve_request *request,
@@ -486,18 +576,6 @@ static const struct {
 	{"/api/heap/waste", NULL},  {"/api/heap/cycles", NULL},
 };
 
-/* In a process of its own, which shares the heap: who asks something else does not wait. */
-_Noreturn static void ahead_run(const struct serve_question *question, int to, pid_t parent)
-{
-	char *text = NULL;
-	size_t bytes = 0;
-	int err = child_confine("tracer-ahead", to, parent)
-			  ?: question_answer(question, &text, &bytes)
-			  ?: descriptor_write(CHILD_SOCKET, text, bytes);
-
-	_exit(err ? EXIT_FAILED : EXIT_DONE);
-}
-
 /* The next question; false: there is none. */
 static bool ahead_next(struct serve_web *web, struct serve_question *question)
 {
@@ -516,27 +594,13 @@ static bool ahead_next(struct serve_web *web, struct serve_question *question)
 	return false;
 }
 
-/* Begins with the next one. If it cannot, the answer is made when it is asked for. */
+/* Begins with the next one, if the process has nothing to do. */
 static void ahead_begin(struct serve_web *web)
 {
-	struct serve_ahead *ahead = &web->ahead;
-	int ends[2];
+	_cleanup_(question_free) struct serve_question question = {0};
 
-	if (ahead->child || !ahead_next(web, &ahead->question))
-		return;
-	pid_t parent = getpid(), child = pipe2(ends, O_CLOEXEC | O_NONBLOCK) ? -1 : fork();
-	if (!child) {
-		fcntl(ends[1], F_SETFL, 0);
-		ahead_run(&ahead->question, ends[1], parent);
-	}
-	if (child < 0) {
-		log_debug("serve: no process for answers ahead: %s", strerror(errno));
-		question_free(&ahead->question);
-		return;
-	}
-	close(ends[1]);
-	ahead->child = child;
-	ahead->fd = ends[0];
+	if (!web->ahead.child && ahead_next(web, &question))
+		ahead_start(web, &question);
 }
 
 /* Takes what the child has written. */
@@ -560,17 +624,21 @@ static void ahead_take(struct serve_web *web)
 		answer_keep(web, ahead->question.key,
 			    json_response((char *)answer->data, answer->size), answer->size);
 		*answer = (struct buffer){0};
+	} else {
+		free(ahead->failed);
+		ahead->failed = ahead->question.key;
+		ahead->question.key = NULL;
 	}
 	buffer_free(&ahead->answer);
 	question_free(&ahead->question);
 	ahead_resume(web);
-	*ahead = (struct serve_ahead){.next = ahead->next, .fd = -1};
-	ahead_begin(web);
+	*ahead = (struct serve_ahead){.next = ahead->next, .fd = -1, .failed = ahead->failed};
 }
 
 static void ahead_end(struct serve_web *web)
 {
 	ahead_resume(web); /* libmicrohttpd wants it before it is stopped */
+	free(web->ahead.failed);
 	if (!web->ahead.child)
 		return;
 	kill(web->ahead.child, SIGKILL);
@@ -582,10 +650,21 @@ static void ahead_end(struct serve_web *web)
 
 /* --- requests --------------------------------------------------------------------------------- */
 
+/* refused: set to why not. */
+static bool source_is(const struct serve_source *source, enum source_kind of, const char **refused)
+{
+	*refused = of == OF_HEAP   ? "this source is no heap"
+		   : of == OF_PAGE ? "this source is a heap"
+				   : "this source is no recording";
+	return of == OF_ALL || (of == OF_RECORDING ? source->recording.file.size != 0
+						   : source->is_heap == (of == OF_HEAP));
+}
+
 static enum MHD_Result request_answer(struct serve_request *request,
 				      const struct serve_route *route)
 {
 	const struct serve_web *web = request->web;
+	const char *refused;
 	uint64_t number = 0;
 	char why[128];
 
@@ -597,16 +676,16 @@ static enum MHD_Result request_answer(struct serve_request *request,
 		return error_reply(request->connection, 404, "/api/sources lists the sources");
 	request->number = (size_t)number;
 	request->source = &web->opts.sources[number];
+	if (!source_is(request->source, route->of, &refused))
+		return error_reply(request->connection, 404, refused);
 	if (route->json)
 		return json_make(request, route);
 	if (!route->heap && !strcmp(route->path, "/"))
 		return page_reply(request, page_head, sizeof(page_head) - 1, PAGE_POLICY);
-	if (!route->heap == request->source->is_heap)
-		return error_reply(request->connection, 404,
-				   route->heap ? "this source is no heap"
-					       : "this source is a heap");
 	if (route->heap)
 		return heap_take(request, route);
+	if (route->of == OF_RECORDING)
+		return range_take(request, route);
 	return page_reply(request, request->source->page.data, request->source->page.size,
 			  request->source->policy);
 }
@@ -737,7 +816,9 @@ static int web_step(struct serve_web *web)
 		return 1;
 	if (polls[2].revents)
 		ahead_take(web);
-	return http_server_step(&web->server);
+	int err = http_server_step(&web->server);
+	ahead_begin(web); /* after those that wait for the process */
+	return err;
 }
 
 int serve_web_run(struct serve_web *web, const struct serve_opts *opts)

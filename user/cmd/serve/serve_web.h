@@ -10,17 +10,19 @@
 #include <stdint.h>
 
 #include "cmd/heap/heap_choice.h"
+#include "cmd/serve/serve_time.h"
 #include "util/buffer.h"
 
 #define SERVE_SOURCES 16u
 
-/* What is shown: a heap, or a page that is complete. */
+/* What is shown: a heap, or a page that is complete; of a recording, it over time besides. */
 struct serve_source {
 	const char *name; /* as the command line has it; borrowed */
 	bool is_heap;
 	struct heap_graph heap; /* with HEAP_RETAINED and HEAP_PATHS */
 	struct buffer page;
 	const char *policy; /* of the page */
+	struct serve_recording recording;
 };
 
 struct serve_opts {

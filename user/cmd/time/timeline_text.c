@@ -185,6 +185,10 @@ static void moments_json(struct json *json, const struct series *series)
 	for (size_t i = 0; i < series->moment_count; i++)
 		json_fixed(json, NULL, (double)series->moments[i].time.since_ns / 1e9, 3);
 	json_close(json, ']');
+	json_open(json, "numbers", '[');
+	for (size_t i = 0; i < series->moment_count; i++)
+		json_unsigned(json, NULL, series->moments[i].time.index);
+	json_close(json, ']');
 	json_open(json, "memory_left", '[');
 	for (size_t i = 0; i < series->moment_count; i++)
 		if (series->moments[i].time.memory_left == UINT64_MAX)
@@ -228,6 +232,7 @@ int timeline_json(const void *context, FILE *out)
 	else
 		json_float(&json, "probes_share", share);
 	json_text(&json, "damage", series->damage);
+	markers_json(&json, &series->markers);
 	json_unsigned(&json, "line_count", series->line_count);
 	json_open(&json, "lines", '[');
 	for (size_t i = 0; i < count; i++) {

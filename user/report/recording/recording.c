@@ -276,25 +276,33 @@ int recording_none(const struct recording *recording)
 	return error_set(-EBADMSG, "%s", damage[0] ? damage : "the recording has no snapshot");
 }
 
-int recording_bounds(const char *path, struct recording_bounds *out)
+int recording_bounds_of(struct infile *file, struct recording_bounds *out)
 {
 	struct recording_moment moment = {0};
 	struct recording *recording;
-	struct infile file;
-	int more = 0, err = infile_open(&file, path);
+	int more, err = recording_new(&recording, file);
 
 	*out = (struct recording_bounds){0};
 	if (err)
 		return err;
-	err = recording_new(&recording, &file);
-	if (!err) {
-		while ((more = recording_next(recording, UINT64_MAX, &moment)) > 0)
-			out->count++;
-		err = more ?: out->count ? 0 : recording_none(recording);
-		recording_free(recording);
-	}
-	infile_close(&file);
+	while ((more = recording_next(recording, UINT64_MAX, &moment)) > 0)
+		out->count++;
+	err = more ?: out->count ? 0 : recording_none(recording);
+	recording_free(recording);
 	out->begin_realtime_ns = moment.realtime_ns - moment.since_ns;
 	out->last_ns = moment.since_ns;
+	return err;
+}
+
+int recording_bounds(const char *path, struct recording_bounds *out)
+{
+	struct infile file;
+	int err = infile_open(&file, path);
+
+	*out = (struct recording_bounds){0};
+	if (err)
+		return err;
+	err = recording_bounds_of(&file, out);
+	infile_close(&file);
 	return err;
 }

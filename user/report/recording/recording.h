@@ -51,3 +51,5 @@ struct recording_bounds {
 };
 /* 0; -EBADMSG (error_set): no recording, or without a snapshot; -errno, -ENOMEM. */
 int recording_bounds(const char *path, struct recording_bounds *out);
+/* The same of a file at its beginning, which is read to its end. */
+int recording_bounds_of(struct infile *file, struct recording_bounds *out);

@@ -88,9 +88,8 @@ static int layer_weigh(const struct snapshot *snapshot, int layer, uint64_t *byt
 	return err;
 }
 
-/* The bytes that a snapshot's chosen processes hold; 0 if one of them is not in it. */
-static int weigh(const struct snapshot *snapshot, const struct recording_choice *choice,
-		 uint64_t *bytes)
+int recording_weigh(const struct snapshot *snapshot, const struct recording_choice *choice,
+		    uint64_t *bytes)
 {
 	struct snapshot *picked;
 
@@ -115,7 +114,7 @@ static int heavier_take(struct recording *recording, const struct recording_choi
 
 	if (err)
 		return err;
-	err = weigh(snapshot, choice, &bytes);
+	err = recording_weigh(snapshot, choice, &bytes);
 	if (err || (*best && bytes <= *most)) {
 		snapshot_free(snapshot);
 		return err;

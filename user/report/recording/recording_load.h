@@ -56,6 +56,13 @@ struct recording_choice {
 	size_t pid_count;
 };
 
+/*
+ * The bytes that the chosen processes of a snapshot hold, by which moments are compared; 0 if one
+ * of the processes is not in it. 0, errors of statistics_compute().
+ */
+int recording_weigh(const struct snapshot *snapshot, const struct recording_choice *choice,
+		    uint64_t *bytes);
+
 #define RECORDING_NOTE_BYTES 448
 
 /*

@@ -32,6 +32,7 @@ void series_free(struct series *series)
 	free(series->lines);
 	free(series->moments);
 	snapshot_free(series->last);
+	markers_free(&series->markers);
 	*series = (struct series){0};
 }
 
@@ -272,7 +273,7 @@ static int moment_take(struct series_reader *reader, struct recording *recording
 				     .old_gone = old_gone(&snapshot->meta)};
 	snapshot_free(series->last);
 	series->last = snapshot;
-	err = snapshot_take(reader, snapshot);
+	err = snapshot_take(reader, snapshot) ?: markers_take(&series->markers, snapshot, time);
 	if (err)
 		return err;
 	at->alive = snapshot->meta.coverage_known ? (int64_t)(snapshot->meta.coverage.live_blocks +
@@ -314,40 +315,46 @@ static int recording_take(struct series_reader *reader, struct recording *record
 	return !err && !series->moment_count ? recording_none(recording) : err;
 }
 
-static int file_take(struct series_reader *reader, const char *path)
-{
-	struct recording *recording;
-	struct infile file;
-	int err = infile_open(&file, path);
-
-	if (err)
-		return err;
-	err = recording_new(&recording, &file);
-	if (!err) {
-		err = recording_take(reader, recording);
-		recording_free(recording);
-	}
-	infile_close(&file);
-	return err;
-}
-
-int series_read(const char *path, const struct series_opts *opts, struct series *out)
+int series_read_files(struct infile *file, struct infile *again, const struct series_opts *opts,
+		      struct series *out)
 {
 	struct series_reader reader = {.opts = opts, .series = out};
+	struct recording *recording = NULL;
 	struct recording_bounds bounds;
 
 	*out = (struct series){.allocated_known = 1};
-	int err = recording_bounds(path, &bounds);
+	int err = recording_bounds_of(file, &bounds);
 	if (err)
 		return err;
 	out->snapshots = bounds.count;
 	reader.moment_capacity = out->snapshots < opts->moments ? out->snapshots : opts->moments;
 	out->moments = calloc(reader.moment_capacity, sizeof(*out->moments));
 	err = out->moments ? strings_new(&reader.keys) : -ENOMEM;
-	err = err ?: file_take(&reader, path);
+	err = err ?: recording_new(&recording, again);
+	err = err ?: recording_take(&reader, recording);
+	recording_free(recording);
 	strings_free(reader.keys);
 	buffer_free(&reader.key);
 	if (err)
 		series_free(out);
+	else
+		markers_sort(&out->markers);
+	return err;
+}
+
+int series_read(const char *path, const struct series_opts *opts, struct series *out)
+{
+	struct infile files[2];
+	int err = infile_open(&files[0], path);
+
+	*out = (struct series){0};
+	if (err)
+		return err;
+	err = infile_open(&files[1], path);
+	if (!err) {
+		err = series_read_files(&files[0], &files[1], opts, out);
+		infile_close(&files[1]);
+	}
+	infile_close(&files[0]);
 	return err;
 }

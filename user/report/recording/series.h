@@ -4,6 +4,7 @@
  */
 #pragma once
 
+#include "report/recording/markers.h"
 #include "report/recording/recording.h"
 #include "snapshot/frames/view.h"
 #include "snapshot/group/group.h"
@@ -68,7 +69,8 @@ struct series {
 	int allocated_known; /* at all moments */
 	int sampled;         /* figures are estimates, at one moment at least */
 	struct snapshot *last;
-	char damage[160]; /* recording_damage() */
+	struct markers markers; /* of the moments, in the order of time */
+	char damage[160];       /* recording_damage() */
 };
 
 /*
@@ -77,6 +79,9 @@ struct series {
  * statistics_compute(). series_free() releases.
  */
 int series_read(const char *path, const struct series_opts *opts, struct series *out);
+/* The same of a file that was opened twice: both are at its beginning. */
+int series_read_files(struct infile *file, struct infile *again, const struct series_opts *opts,
+		      struct series *out);
 void series_free(struct series *series); /* also valid when zero-initialised */
 
 /* The seconds from the first moment to that one. */

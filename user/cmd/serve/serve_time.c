@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/serve/serve_time.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cmd/time/timeline_text.h"
+#include "report/recording/span.h"
+#include "util/cleanup.h"
+#include "util/error.h"
+#include "util/infile.h"
+
+#define POINTS     240u /* as many as a chart can show apart */
+#define LINES      20u
+#define STACKS_MAX 20000u
+
+bool serve_recording_is(const char *path)
+{
+	struct infile file;
+	struct stat st;
+
+	/* A pipe has been read by now. */
+	if (stat(path, &st) || !S_ISREG(st.st_mode) || infile_open(&file, path))
+		return false;
+	bool is = !infile_fill(&file, sizeof(uint64_t)) && recording_is(&file);
+	infile_close(&file);
+	return is;
+}
+
+int serve_file_read(int fd, struct buffer *out)
+{
+	struct stat st;
+	int err = fstat(fd, &st) ? error_errno() : buffer_reserve(out, (size_t)st.st_size);
+
+	if (err)
+		return err;
+	while (out->size < (size_t)st.st_size) {
+		ssize_t got = pread(fd, out->data + out->size, (size_t)st.st_size - out->size,
+				    (off_t)out->size);
+
+		if (got <= 0)
+			return got ? error_errno() : -EIO;
+		out->size += (size_t)got;
+	}
+	return 0;
+}
+
+static struct infile recording_file(const struct serve_recording *recording)
+{
+	return infile_memory(recording->file.data, recording->file.size);
+}
+
+static int series_make(struct serve_recording *recording)
+{
+	const struct view_choice view = {0};
+	const struct series_opts opts = {
+		.statistics = {.by = GROUP_LINENO}, .view = &view, .layer = -1, .moments = POINTS};
+	struct infile files[] = {recording_file(recording), recording_file(recording)};
+	struct series series;
+	const struct timeline timeline = {.series = &series, .by = GROUP_LINENO, .top = LINES};
+	char *text = NULL;
+	size_t bytes = 0;
+	int err = series_read_files(&files[0], &files[1], &opts, &series);
+
+	if (err)
+		return err;
+	FILE *out = open_memstream(&text, &bytes);
+	err = out ? timeline_json(&timeline, out) : -ENOMEM;
+	if (out && fclose(out) && !err)
+		err = -ENOMEM;
+	recording->series = (struct buffer){(unsigned char *)text, bytes, bytes};
+	recording->snapshots = series.snapshots;
+	series_free(&series);
+	return err;
+}
+
+int serve_recording_read(const char *path, struct serve_recording *out)
+{
+	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	*out = (struct serve_recording){0};
+	int err = fd < 0 ? error_errno() : serve_file_read(fd, &out->file);
+	err = err ?: series_make(out);
+	if (err)
+		serve_recording_free(out);
+	return err;
+}
+
+void serve_recording_free(struct serve_recording *recording)
+{
+	buffer_free(&recording->file);
+	buffer_free(&recording->series);
+}
+
+int serve_range_print(const struct serve_recording *recording, size_t first, size_t last,
+		      struct json *json)
+{
+	struct infile file = recording_file(recording);
+	struct recording_span span;
+	int err = recording_span_load(&file, first, last, &span);
+
+	if (err)
+		return err;
+	err = recording_span_json(json, &span, STACKS_MAX);
+	recording_span_free(&span);
+	return err;
+}
