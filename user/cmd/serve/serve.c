@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cmd/cli.h"
@@ -75,6 +76,27 @@ static int usage_error(const char *reason)
 
 /* --- what is shown ---------------------------------------------------------------------------- */
 
+/* Reads the file at descriptor into the source. 0, -errno. */
+static int page_take(int fd, struct serve_source *source)
+{
+	struct stat st;
+	int err =
+		fstat(fd, &st) ? error_errno() : buffer_reserve(&source->page, (size_t)st.st_size);
+
+	if (err)
+		return err;
+	while (source->page.size < (size_t)st.st_size) {
+		ssize_t got =
+			pread(fd, source->page.data + source->page.size,
+			      (size_t)st.st_size - source->page.size, (off_t)source->page.size);
+
+		if (got <= 0)
+			return got ? error_errno() : -EIO;
+		source->page.size += (size_t)got;
+	}
+	return 0;
+}
+
 /* The page of a snapshot, or of the last one of a recording. 0, -errno after a message. */
 static int snapshot_page(const char *path, struct outfile *file)
 {
@@ -115,7 +137,7 @@ static int page_read(const char *path, bool is_bundle, struct serve_source *sour
 		error_print(err, NULL, "%s", path);
 	if (err)
 		return err;
-	err = serve_file_read(fd, &source->page);
+	err = page_take(fd, source);
 	return err ? error_print(err, NULL, "%s", path) : 0;
 }
 
@@ -142,11 +164,8 @@ static bool bundle_has_heap(const char *path)
 /* A recording has its last snapshot's page besides. 0, -errno after a message. */
 static int recording_take(const char *path, struct serve_source *source)
 {
-	int err;
+	int err = serve_recording_read(path, &source->recording);
 
-	if (!serve_recording_is(path))
-		return 0;
-	err = serve_recording_read(path, &source->recording);
 	return err ? error_print(err, NULL, "%s", path) : 0;
 }
 
@@ -162,11 +181,9 @@ static int file_read(struct serve *serve, const char *path)
 				   "a second tracer serve shows others", "%s", path);
 	if (is_heap)
 		err = heap_take(path, 0, &serve->sources[serve->count++]);
-	if (!err && (is_bundle || !is_heap)) {
-		struct serve_source *source = &serve->sources[serve->count++];
-
-		err = page_read(path, is_bundle, source) ?: recording_take(path, source);
-	}
+	if (!err && (is_bundle || !is_heap))
+		err = page_read(path, is_bundle, &serve->sources[serve->count++])
+			      ?: recording_take(path, &serve->sources[serve->count - 1]);
 	return err;
 }
 

@@ -2,15 +2,12 @@
 #include "cmd/serve/serve_time.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "cmd/time/timeline_text.h"
 #include "report/recording/span.h"
-#include "util/cleanup.h"
 #include "util/error.h"
 #include "util/infile.h"
 
@@ -18,35 +15,25 @@
 #define LINES      20u
 #define STACKS_MAX 20000u
 
-bool serve_recording_is(const char *path)
+/* All of the file, if it is a recording. 0, -errno. */
+static int file_read(const char *path, struct buffer *out)
 {
 	struct infile file;
 	struct stat st;
+	int err;
 
 	/* A pipe has been read by now. */
-	if (stat(path, &st) || !S_ISREG(st.st_mode) || infile_open(&file, path))
-		return false;
-	bool is = !infile_fill(&file, sizeof(uint64_t)) && recording_is(&file);
-	infile_close(&file);
-	return is;
-}
-
-int serve_file_read(int fd, struct buffer *out)
-{
-	struct stat st;
-	int err = fstat(fd, &st) ? error_errno() : buffer_reserve(out, (size_t)st.st_size);
-
+	if (stat(path, &st) || !S_ISREG(st.st_mode))
+		return 0;
+	err = infile_open(&file, path);
 	if (err)
 		return err;
-	while (out->size < (size_t)st.st_size) {
-		ssize_t got = pread(fd, out->data + out->size, (size_t)st.st_size - out->size,
-				    (off_t)out->size);
-
-		if (got <= 0)
-			return got ? error_errno() : -EIO;
-		out->size += (size_t)got;
-	}
-	return 0;
+	err = infile_fill(&file, sizeof(uint64_t));
+	if (!err && recording_is(&file))
+		err = infile_fill(&file, (size_t)st.st_size)
+			      ?: buffer_append(out, file.data, file.end);
+	infile_close(&file);
+	return err;
 }
 
 static struct infile recording_file(const struct serve_recording *recording)
@@ -80,11 +67,11 @@ static int series_make(struct serve_recording *recording)
 
 int serve_recording_read(const char *path, struct serve_recording *out)
 {
-	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
-
 	*out = (struct serve_recording){0};
-	int err = fd < 0 ? error_errno() : serve_file_read(fd, &out->file);
-	err = err ?: series_make(out);
+	int err = file_read(path, &out->file);
+
+	if (!err && out->file.size)
+		err = series_make(out);
 	if (err)
 		serve_recording_free(out);
 	return err;

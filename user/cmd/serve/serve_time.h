@@ -5,7 +5,6 @@
  */
 #pragma once
 
-#include <stdbool.h>
 #include <stddef.h>
 
 #include "util/buffer.h"
@@ -18,10 +17,10 @@ struct serve_recording {
 	struct buffer series; /* what tracer timeline --format json prints of it */
 };
 
-bool serve_recording_is(const char *path); /* and a file, which can be read more than once */
-/* Reads the whole file at descriptor into the buffer. 0, -errno. */
-int serve_file_read(int fd, struct buffer *out);
-/* 0; -errno (error_set) as series_read(). serve_recording_free() releases. */
+/*
+ * Reads it; what is no recording, or no file, stays empty. 0; -errno (error_set) as series_read().
+ * serve_recording_free() releases.
+ */
 int serve_recording_read(const char *path, struct serve_recording *out);
 void serve_recording_free(struct serve_recording *recording);
 /* The answer about a range of it, from one snapshot to another (report/recording/span.h). */

@@ -261,32 +261,34 @@ static void fields_json(struct json *json, const struct serve_request *request)
 
 typedef int (*heap_question_fn)(const struct heap_choice *choice, const struct heap_graph *heap);
 
-enum source_kind { OF_ALL, OF_PAGE, OF_HEAP, OF_RECORDING };
-
 static const struct serve_route {
 	const char *path;
-	enum source_kind of;   /* of which sources it tells */
 	const char *what;      /* the argument that names what is asked about; NULL: none */
 	bool may_lack;         /* it may be left out */
 	heap_question_fn heap; /* of a heap; else: */
 	void (*json)(struct json *json, const struct serve_request *request); /* NULL: a page */
 	const char *arguments[4];
 } routes[] = {
-	{"/", OF_ALL, NULL, true, NULL, NULL, {NULL}},
-	{"/report", OF_PAGE, NULL, true, NULL, NULL, {"source"}},
-	{"/api/sources", OF_ALL, NULL, true, NULL, sources_json, {NULL}},
-	{"/api/query-fields", OF_ALL, NULL, true, NULL, fields_json, {NULL}},
-	{"/api/time/series", OF_RECORDING, NULL, true, NULL, series_json, {"source"}},
-	{"/api/time/range", OF_RECORDING, NULL, true, NULL, NULL, {"source", "first", "last"}},
-	{"/api/heap/by", OF_HEAP, "key", true, heap_view_print, NULL, {"source", "top", "key"}},
-	{"/api/heap/tree", OF_HEAP, "of", true, heap_level_print, NULL, {"source", "top", "of"}},
-	{"/api/heap/show", OF_HEAP, "address", false, heap_show_print, NULL, {"source", "top", "address"}},
-	{"/api/heap/why", OF_HEAP, "what", false, heap_why_print, NULL, {"source", "top", "what"}},
-	{"/api/heap/holders", OF_HEAP, "what", false, heap_holders_print, NULL, {"source", "top", "what"}},
-	{"/api/heap/query", OF_HEAP, "q", false, heap_query_print, NULL, {"source", "top", "q"}},
-	{"/api/heap/waste", OF_HEAP, NULL, true, heap_waste_print, NULL, {"source", "top"}},
-	{"/api/heap/cycles", OF_HEAP, NULL, true, heap_cycles_print, NULL, {"source", "top"}},
+	{"/", NULL, true, NULL, NULL, {NULL}},
+	{"/report", NULL, true, NULL, NULL, {"source"}},
+	{"/api/sources", NULL, true, NULL, sources_json, {NULL}},
+	{"/api/query-fields", NULL, true, NULL, fields_json, {NULL}},
+	{"/api/heap/by", "key", true, heap_view_print, NULL, {"source", "top", "key"}},
+	{"/api/heap/tree", "of", true, heap_level_print, NULL, {"source", "top", "of"}},
+	{"/api/heap/show", "address", false, heap_show_print, NULL, {"source", "top", "address"}},
+	{"/api/heap/why", "what", false, heap_why_print, NULL, {"source", "top", "what"}},
+	{"/api/heap/holders", "what", false, heap_holders_print, NULL, {"source", "top", "what"}},
+	{"/api/heap/query", "q", false, heap_query_print, NULL, {"source", "top", "q"}},
+	{"/api/heap/waste", NULL, true, heap_waste_print, NULL, {"source", "top"}},
+	{"/api/heap/cycles", NULL, true, heap_cycles_print, NULL, {"source", "top"}},
+	{"/api/time/series", NULL, true, NULL, series_json, {"source"}},
+	{"/api/time/range", NULL, true, NULL, NULL, {"source", "first", "last"}},
 };
+
+static bool is_of_recording(const struct serve_route *route)
+{
+	return !strncmp(route->path, "/api/time/", 10);
+}
 
 static const struct serve_route *route_find(const char *path)
 {
@@ -395,9 +397,9 @@ static struct MHD_Response *json_response(char *text, size_t bytes)
 static enum MHD_Result error_answer(struct MHD_Connection *connection, int err)
 {
 	return error_reply(connection,
-			   err == -ENOENT || err == -ERANGE ? 404
-			   : err == -EINVAL                 ? 400
-							    : 500,
+			   err == -ENOENT   ? 404
+			   : err == -EINVAL ? 400
+					    : 500,
 			   error_reason(err));
 }
 
@@ -464,8 +466,8 @@ static void ahead_resume(struct serve_web *web)
 		MHD_resume_connection(web->ahead.waiting[--web->ahead.waiting_count]);
 }
 
-static enum MHD_Result question_reply(const struct serve_request *request,
-				      struct serve_question *question)
+static enum MHD_Result heap_reply(const struct serve_request *request,
+				  struct serve_question *question)
 {
 	struct serve_answer *kept = answer_find(request->web, question->key);
 	char *text = NULL;
@@ -501,7 +503,7 @@ static enum MHD_Result heap_take(const struct serve_request *request,
 				   "top is to be a number from 1 to 10000");
 	int err =
 		question_make(&question, request->web, route, request->number, what, (uint32_t)top);
-	return err ? error_answer(request->connection, err) : question_reply(request, &question);
+	return err ? error_answer(request->connection, err) : heap_reply(request, &question);
 }
 
 /* A range of a recording: all of it unless its ends are named. */
@@ -527,7 +529,7 @@ static enum MHD_Result range_take(const struct serve_request *request,
 		question.key = NULL;
 		return error_answer(request->connection, -ENOMEM);
 	}
-	return question_reply(request, &question);
+	return heap_reply(request, &question);
 }
 
 static enum MHD_Result json_make(const struct serve_request *request,
@@ -650,21 +652,10 @@ static void ahead_end(struct serve_web *web)
 
 /* --- requests --------------------------------------------------------------------------------- */
 
-/* refused: set to why not. */
-static bool source_is(const struct serve_source *source, enum source_kind of, const char **refused)
-{
-	*refused = of == OF_HEAP   ? "this source is no heap"
-		   : of == OF_PAGE ? "this source is a heap"
-				   : "this source is no recording";
-	return of == OF_ALL || (of == OF_RECORDING ? source->recording.file.size != 0
-						   : source->is_heap == (of == OF_HEAP));
-}
-
 static enum MHD_Result request_answer(struct serve_request *request,
 				      const struct serve_route *route)
 {
 	const struct serve_web *web = request->web;
-	const char *refused;
 	uint64_t number = 0;
 	char why[128];
 
@@ -676,16 +667,20 @@ static enum MHD_Result request_answer(struct serve_request *request,
 		return error_reply(request->connection, 404, "/api/sources lists the sources");
 	request->number = (size_t)number;
 	request->source = &web->opts.sources[number];
-	if (!source_is(request->source, route->of, &refused))
-		return error_reply(request->connection, 404, refused);
+	if (is_of_recording(route) && !request->source->recording.file.size)
+		return error_reply(request->connection, 404, "this source is no recording");
 	if (route->json)
 		return json_make(request, route);
 	if (!route->heap && !strcmp(route->path, "/"))
 		return page_reply(request, page_head, sizeof(page_head) - 1, PAGE_POLICY);
+	if (is_of_recording(route))
+		return range_take(request, route);
+	if (!route->heap == request->source->is_heap)
+		return error_reply(request->connection, 404,
+				   route->heap ? "this source is no heap"
+					       : "this source is a heap");
 	if (route->heap)
 		return heap_take(request, route);
-	if (route->of == OF_RECORDING)
-		return range_take(request, route);
 	return page_reply(request, request->source->page.data, request->source->page.size,
 			  request->source->policy);
 }
