@@ -191,10 +191,11 @@ $(GENERATED:.c=.h): %.h: %.c
 
 # The pages of export --format html and of serve.
 PAGE     := user/report/export/page
-PAGE_PARTS := $(addprefix $(PAGE)/,page.html base.css page.css text.js model.js graph.js page.js)
+PAGE_PARTS := $(addprefix $(PAGE)/,page.html base.css page.css text.js stacks.js model.js graph.js page.js)
 SERVE    := user/cmd/serve/page
 SERVE_PARTS := $(SERVE)/serve.html $(PAGE)/base.css $(SERVE)/serve.css $(PAGE)/text.js \
-	$(addprefix $(SERVE)/,parts.js tree.js query.js views.js serve.js)
+	$(addprefix $(PAGE)/,stacks.js graph.js) \
+	$(addprefix $(SERVE)/,parts.js tree.js query.js views.js time.js serve.js)
 $(OUT)/gen/page/page.h: $(PAGE_PARTS)
 $(OUT)/gen/page/serve.h: $(SERVE_PARTS)
 $(OUT)/gen/page/%.h: tools/make-page

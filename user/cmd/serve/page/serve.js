@@ -4,7 +4,9 @@ const VIEWS = {
 	overview: ["Overview", overview], types: ["Types", types], tree: ["Tree", treeView], query: ["Query", query],
 	object: ["Object", object], waste: ["Waste", waste], cycles: ["Cycles", cycles],
 	why: [null, why], holders: [null, holders],
+	time: ["Over time", time, "recording"],
 };
+const viewsOf = (kind) => Object.keys(VIEWS).filter((name) => (VIEWS[name][2] ?? "heap") === kind);
 let sources = [], turn = 0;
 
 function status(text, failed) {
@@ -13,31 +15,42 @@ function status(text, failed) {
 }
 
 function reports() {
-	const pages = sources.filter((one) => one.kind === "report");
+	const pages = sources.filter((one) => one.kind !== "heap");
 	return pages.length ? [make("h2", {}, "Reports"), make("ul", {}, pages.map((one) => make("li", {},
-		make("a", { href: "/report?source=" + one.source }, one.file))))] : [];
+		make("a", { href: "/report?source=" + one.source }, one.file),
+		one.kind === "recording" ? ", its last snapshot" : "")))] : [];
+}
+
+function time(choice) {
+	const answers = {
+		name: sources.find((one) => one.source === source).file,
+		series: () => ask("time/series", { source }),
+		range: (first, last) => ask("time/range", { source, first, last }),
+	};
+	return timeNodes(answers, choice, (range) => history.replaceState(null, "", place("time", range)));
 }
 
 async function show(by_user) {
 	const mine = ++turn, [name, rest] = location.hash.slice(1).split("?");
 	const choice = Object.fromEntries(new URLSearchParams(rest ?? ""));
-	const heaps = sources.filter((one) => one.kind === "heap");
-	source = heaps.find((one) => String(one.source) === choice.source)?.source ?? heaps[0]?.source ?? 0;
-	const view = VIEWS[name] ? name : "overview", main = $("main");
+	const browsed = sources.filter((one) => one.kind !== "report");
+	const chosen = browsed.find((one) => String(one.source) === choice.source) ?? browsed[0];
+	source = chosen?.source ?? 0;
+	const views = viewsOf(chosen?.kind ?? "heap"), view = views.includes(name) ? name : views[0], main = $("main");
 	$("source").value = source;
 	document.title = (VIEWS[view][0] ?? view) + " - tracer serve";
-	$("views").replaceChildren(...heaps.length ? Object.entries(VIEWS).filter(([, [label]]) => label).map(([one, [label]]) =>
-		make("li", {}, make("a", { href: place(one), "aria-current": one === view ? "page" : undefined }, label))) : []);
+	$("views").replaceChildren(...chosen ? views.filter((one) => VIEWS[one][0]).map((one) =>
+		make("li", {}, make("a", { href: place(one), "aria-current": one === view ? "page" : undefined }, VIEWS[one][0]))) : []);
 	main.setAttribute("aria-busy", true);
 	status("Reading …");
 	let nodes = [], failed = null;
 	try {
-		if (heaps.length) nodes = await VIEWS[view][1](choice);
+		if (chosen) nodes = await VIEWS[view][1](choice);
 	} catch (error) {
 		failed = error;
 	}
 	if (mine !== turn) return;
-	if (view === "overview") nodes = [...nodes, ...reports()];
+	if (view === views[0]) nodes = [...nodes, ...reports()];
 	main.replaceChildren(...nodes.flat(2).filter(Boolean));
 	main.setAttribute("aria-busy", false);
 	status(failed ? failed.message : "", failed);
@@ -54,10 +67,10 @@ async function begin() {
 		status(error.message, true);
 		return;
 	}
-	const heaps = sources.filter((one) => one.kind === "heap");
-	$("source").append(...heaps.map((one) => make("option", { value: one.source },
-		one.file + ": " + one.name + " (PID " + one.pid + ")")));
-	$("sources").hidden = heaps.length < 2;
+	const browsed = sources.filter((one) => one.kind !== "report");
+	$("source").append(...browsed.map((one) => make("option", { value: one.source },
+		one.file + (one.kind === "heap" ? ": " + one.name + " (PID " + one.pid + ")" : ", over time"))));
+	$("sources").hidden = browsed.length < 2;
 	$("source").addEventListener("change", () => {
 		source = Number($("source").value);
 		location.hash = place("overview");

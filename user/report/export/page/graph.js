@@ -67,9 +67,9 @@ class Graph {
 	color(node, dark) {
 		const { tree } = this;
 		if (!node) return dark ? "#3a3c46" : "#e3e4ea";
-		const frame = frames.list[tree.frame[node]];
+		const frame = tree.frameOf(node);
 		if (this.pattern && this.matches(node)) return dark ? "#b026c9" : "#e879f9";
-		if (compared) {
+		if (tree.compared) {
 			const now = tree.sums[0][node], change = now - tree.sums[1][node];
 			const share = Math.min(1, Math.abs(change) / Math.max(now, 1));
 			const light = dark ? 28 + 14 * share : 92 - 30 * share;
@@ -83,8 +83,8 @@ class Graph {
 	}
 
 	matches(node) {
-		const frame = frames.list[this.tree.frame[node]];
-		return frame && (this.pattern.test(frame.name) || this.pattern.test(place(frame)));
+		const frame = this.tree.frameOf(node);
+		return frame && (this.pattern.test(frame.name) || this.pattern.test(framePlace(frame)));
 	}
 
 	draw() {
@@ -121,7 +121,7 @@ class Graph {
 	}
 
 	title(node) {
-		return node ? frameTitle(frames.list[this.tree.frame[node]]) : "all";
+		return node ? frameTitle(this.tree.frameOf(node)) : "all";
 	}
 
 	at(event) {

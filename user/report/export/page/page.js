@@ -44,12 +44,12 @@ function detailShow(tree, node) {
 		detail.append(element("p", "all: " + amounts(0, tree, tree.sums)));
 		return;
 	}
-	const frame = frames.list[tree.frame[node]];
+	const frame = tree.frameOf(node);
 	detail.append(
 		element("p", frameTitle(frame), "name"),
-		element("p", shown(place(frame)), "faint"),
+		element("p", shown(framePlace(frame)), "faint"),
 		element("p", `${amounts(node, tree, tree.sums)}; of its own ${amounts(node, tree, tree.own)}`));
-	const source = data.source && data.source[place(frame)];
+	const source = data.source && data.source[framePlace(frame)];
 	if (source) {
 		const lines = element("pre");
 		for (const [number, text] of source)
@@ -83,7 +83,7 @@ function rowName(frame) {
 	const group = $("group").value;
 	return shown(group === "file" ? frame.file
 		: group === "function" ? (frame.name || "?") + " (" + frame.file + ")"
-		: place(frame));
+		: framePlace(frame));
 }
 
 // A path that may break after each of its folders.
@@ -127,11 +127,11 @@ function branch(tree, node) {
 	const list = element("ul");
 	const children = tree.children[node];
 	for (const child of children.slice(0, ROWS_MAX)) {
-		const frame = frames.list[tree.frame[child]];
+		const frame = tree.frameOf(child);
 		const parts = [element("span", frameTitle(frame)), " ",
 			element("span", amounts(child, tree, tree.sums), "faint")];
 		const item = element("li");
-		item.title = shown(place(frame));
+		item.title = shown(framePlace(frame));
 		if (!tree.children[child].length) {
 			item.append(...parts);
 			item.className = "leaf";
@@ -169,8 +169,8 @@ function found(tree, graph_pattern) {
 	const todo = [0];
 	while (todo.length) {
 		const node = todo.pop();
-		const frame = frames.list[tree.frame[node]];
-		if (frame && (graph_pattern.test(frame.name) || graph_pattern.test(place(frame)))) sum += tree.sums[0][node];
+		const frame = tree.frameOf(node);
+		if (frame && (graph_pattern.test(frame.name) || graph_pattern.test(framePlace(frame)))) sum += tree.sums[0][node];
 		else for (const child of tree.children[node]) todo.push(child);
 	}
 	const total = tree.sums[0][0];
