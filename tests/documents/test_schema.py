@@ -30,9 +30,9 @@ def questions(command):
 
 
 def wanted():
-    """Their names, and that of what the agent serves. The other requests of ctl are not part of the
+    """Their names, and those of what the agent and serve answer. The other requests of ctl are not part of the
     contract."""
-    found = {"agent-targets"}
+    found = {"agent-targets", "serve-range"}
     for command in filter(has_json, subcommands()):
         found.add(schemas.SHARED.get(command, command))
         found |= {"%s-%s" % (command, word) for word in questions(command)}

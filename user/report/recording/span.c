@@ -179,7 +179,10 @@ static int changes_take(struct span_sums *sums, const struct recording_span *spa
 	return err;
 }
 
-/* Of the tables of both ends, as tracer diff compares them. */
+/* A fork allocates nothing: what a process has of its parent's is the parent's. */
+static const struct filters own = {.no_inherited = 1};
+
+/* Of the tables of both ends, as tracer diff compares them; by stack, of what was allocated. */
 static int ends_take(struct span_sums *sums, const struct recording_span *span)
 {
 	struct statistics_opts opts = {.by = GROUP_TRACEBACK};
@@ -197,16 +200,21 @@ static int ends_take(struct span_sums *sums, const struct recording_span *span)
 	sums->allocated =
 		(struct amount){more(both.extra.allocated.size, both.old_extra.allocated.size),
 				more(both.extra.allocated.count, both.old_extra.allocated.count)};
+	statistics_free(&both);
+	opts.filters = &own;
+	err = statistics_compare(span->to, span->from, &opts, &both);
+	if (err)
+		return err;
 	err = changes_take(sums, span, &both);
 	statistics_free(&both);
 	return err;
 }
 
 /* What is alive in a snapshot, into a member of each stack's figures at that offset. */
-static int alive_take(struct span_sums *sums, const struct snapshot *snapshot, size_t member,
-		      struct amount *total)
+static int alive_take(struct span_sums *sums, const struct snapshot *snapshot,
+		      const struct filters *filters, size_t member, struct amount *total)
 {
-	const struct statistics_opts opts = {.by = GROUP_TRACEBACK};
+	const struct statistics_opts opts = {.by = GROUP_TRACEBACK, .filters = filters};
 	struct statistics alive;
 	int err = statistics_compute(snapshot, &opts, &alive);
 
@@ -243,11 +251,12 @@ static int sums_make(struct span_sums *sums, const struct recording_span *span)
 {
 	struct amount total;
 	int err = ends_take(sums, span)
-			  ?: alive_take(sums, span->peak, offsetof(struct span_figures, peak),
+			  ?: alive_take(sums, span->peak, NULL, offsetof(struct span_figures, peak),
 					&sums->peak);
 
 	if (!err && span->young)
-		err = alive_take(sums, span->young, offsetof(struct span_figures, alive), &total);
+		err = alive_take(sums, span->young, &own, offsetof(struct span_figures, alive),
+				 &total);
 	for (size_t i = 0; !err && i < sums->list.count; i++)
 		figures_add(&sums->total, &sums->stacks[i]);
 	return err;
