@@ -472,6 +472,7 @@ fuzz: fuzz-programs
 		printf '\0GET %s HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer x\r\n\r\n' "$$path" \
 			>$(CORPUS)_web/$$(printf %s "$$path" | tr -c a-z _); done
 	$(Q)for path in / /report?source=1 /api/sources /api/query-fields '/api/heap/by?key=type&top=9' \
+		'/api/time/series?source=1' '/api/time/range?source=1&first=2&last=5' \
 		'/api/heap/tree?of=root' '/api/heap/query?q=type+%3D+%22a%22+and+(size+%3E+1K+or+not+path+~+b)'; do \
 		printf '\200GET %s HTTP/1.1\r\nHost: localhost\r\nCookie: tracer-1=cccccccccccccccccccccccccccccccc\r\n\r\n' \
 			"$$path" >$(CORPUS)_serve/$$(printf %s "$$path" | tr -c a-z _); done

@@ -5,6 +5,10 @@
  * connection ends, each answer is one of HTTP, and without the cookie or the link nothing of the
  * heap is in it.
  */
+#include <unistd.h>
+
+/* Answers about a recording are made by the server itself, as where there is no process for them. */
+#define fork() (-1)
 /* All of it, as most of its functions are static. */
 #include "cmd/serve/serve_web.c"
 #include "web_client.h"
@@ -54,16 +58,32 @@ int heap_query_print(const struct heap_choice *choice, const struct heap_graph *
 	return err ?: answer_write(choice);
 }
 
+int serve_range_print(const struct serve_recording *recording, size_t first, size_t last,
+		      struct json *json)
+{
+	check(last < recording->snapshots, "no such snapshot");
+	if (first > last)
+		return error_set(-EINVAL, "the range ends before it begins");
+	json_open(json, NULL, '{');
+	json_text(json, "type", SECRET);
+	json_end(json);
+	return 0;
+}
+
 /* --- the server ------------------------------------------------------------------------------- */
 
 static struct graph graph;
-static struct serve_source sources[2] = {{.name = "heap.dump", .is_heap = true},
-					 {.name = "s.pb.gz", .policy = HTTP_SERVER_POLICY}};
+static struct serve_source sources[2] = {
+	{.name = "heap.dump", .is_heap = true},
+	{.name = "s.rec", .policy = HTTP_SERVER_POLICY, .recording.snapshots = 9}};
 
 static void server_start(struct serve_web *web)
 {
 	sources[0].heap.graph = &graph;
-	check(!buffer_append(&sources[1].page, SECRET, strlen(SECRET)), "no memory");
+	check(!buffer_append(&sources[1].page, SECRET, strlen(SECRET)) &&
+		      !buffer_append(&sources[1].recording.file, SECRET, strlen(SECRET)) &&
+		      !buffer_append(&sources[1].recording.series, SECRET, strlen(SECRET)),
+	      "no memory");
 	*web = (struct serve_web){.opts = {.sources = sources, .count = 2, .opener = -1},
 				  .port = 1,
 				  .signals = -1,

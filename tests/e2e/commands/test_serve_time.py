@@ -234,11 +234,17 @@ def test_file(serve, recorded, run_tracer, tmp_path, dump):  # noqa: F811
     assert served.get("/api/time/range", last=3)[0] == 404
     end(served)
     served = serve(cut)
-    assert "from byte %d on a snapshot is cut off" % ends[3] in get(served, "/api/time/series")["damage"]
+    assert (
+        "from byte %d on a snapshot is cut off" % ends[3]
+        in get(served, "/api/time/series")["damage"]
+    )
     assert time_range(served)["snapshots"] == 3
     end(served)
     served = serve(dump, one)
-    assert [each["kind"] for each in get(served, "/api/sources")["sources"]] == ["heap", "recording"]
+    assert [each["kind"] for each in get(served, "/api/sources")["sources"]] == [
+        "heap",
+        "recording",
+    ]
     series = get(served, "/api/time/series", source=1)
     assert series["snapshots"] == 1
     answer = time_range(served, source=1)

@@ -44,7 +44,13 @@ class TimePage(Page):
     def drag(self, begin, to):
         def mouse(kind, x, y):
             self.call(
-                "Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", buttons=1, clickCount=1
+                "Input.dispatchMouseEvent",
+                type=kind,
+                x=x,
+                y=y,
+                button="left",
+                buttons=1,
+                clickCount=1,
             )
 
         mouse("mouseMoved", *begin)

@@ -12,7 +12,7 @@
 struct json;
 
 struct serve_recording {
-	struct buffer file;   /* empty: it is none */
+	struct buffer file; /* empty: it is none */
 	size_t snapshots;
 	struct buffer series; /* what tracer timeline --format json prints of it */
 };

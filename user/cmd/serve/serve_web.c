@@ -520,8 +520,7 @@ static enum MHD_Result range_take(const struct serve_request *request,
 		return error_reply(request->connection, 400,
 				   "first and last are to be numbers of snapshots");
 	if (last >= recording->snapshots)
-		return error_reply(request->connection, 404,
-				   "the recording has no such snapshot");
+		return error_reply(request->connection, 404, "the recording has no such snapshot");
 	question.first = first;
 	question.last = last;
 	if (asprintf(&question.key, "%s %zu %zu %zu", route->path, request->number, question.first,

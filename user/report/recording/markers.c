@@ -157,9 +157,9 @@ void markers_sort(struct markers *markers)
 
 void markers_json(struct json *json, const struct markers *markers)
 {
-	static const char *const names[] = {[MARKER_MODE] = "mode",       [MARKER_LOSS] = "loss",
-					    [MARKER_EMPTIED] = "emptied", [MARKER_FORK] = "fork",
-					    [MARKER_PROCESS] = "process", [MARKER_EXIT] = "exit"};
+	static const char *const names[] = {
+		[MARKER_MODE] = "mode", [MARKER_LOSS] = "loss",       [MARKER_EMPTIED] = "emptied",
+		[MARKER_FORK] = "fork", [MARKER_PROCESS] = "process", [MARKER_EXIT] = "exit"};
 
 	json_open(json, "markers", '[');
 	for (size_t i = 0; i < markers->count; i++) {

@@ -164,17 +164,15 @@ static int changes_take(struct span_sums *sums, const struct recording_span *spa
 		if (err)
 			break;
 		if (!span->young)
-			figures->alive =
-				(struct amount){more(entry->size, entry->old_size),
-						more(entry->count, entry->old_count)};
+			figures->alive = (struct amount){more(entry->size, entry->old_size),
+							 more(entry->count, entry->old_count)};
 		figures->freed = (struct amount){more(entry->old_size, entry->size),
 						 more(entry->old_count, entry->count)};
 		if (both->allocated_known)
-			figures->freed =
-				(struct amount){gone(more(now->size, before->size), entry->size,
-						     entry->old_size),
-						gone(more(now->count, before->count), entry->count,
-						     entry->old_count)};
+			figures->freed = (struct amount){
+				gone(more(now->size, before->size), entry->size, entry->old_size),
+				gone(more(now->count, before->count), entry->count,
+				     entry->old_count)};
 	}
 	return err;
 }
@@ -188,7 +186,8 @@ static int ends_take(struct span_sums *sums, const struct recording_span *span)
 	struct statistics_opts opts = {.by = GROUP_TRACEBACK};
 	struct statistics both;
 
-	if (snapshot_knows(span->to, EXTRA_ALLOCATED) && snapshot_knows(span->from, EXTRA_ALLOCATED))
+	if (snapshot_knows(span->to, EXTRA_ALLOCATED) &&
+	    snapshot_knows(span->from, EXTRA_ALLOCATED))
 		opts.sort = SORT_ALLOCATED; /* it lists what holds nothing, too */
 	int err = statistics_compare(span->to, span->from, &opts, &both);
 	if (err)
@@ -312,14 +311,14 @@ static void head_json(struct json *json, const struct recording_span *span,
 	json_bool(json, "emptied", to->emptied > from->emptied);
 }
 
-struct ranked {
+struct stack_rank {
 	uint64_t weight;
 	uint32_t number;
 };
 
 static int ranked_compare(const void *a, const void *b)
 {
-	const struct ranked *first = a, *second = b;
+	const struct stack_rank *first = a, *second = b;
 
 	return CMP(second->weight, first->weight) ?: CMP(first->number, second->number);
 }
@@ -328,15 +327,15 @@ static int ranked_compare(const void *a, const void *b)
 static uint32_t *stacks_rank(const struct span_sums *sums)
 {
 	size_t count = sums->list.count;
-	struct ranked *ranked = calloc(count + 1, sizeof(*ranked));
+	struct stack_rank *ranked = calloc(count + 1, sizeof(*ranked));
 	uint32_t *numbers = calloc(count + 1, sizeof(*numbers));
 
 	for (size_t i = 0; ranked && i < count; i++) {
 		const struct span_figures *figures = &sums->stacks[i];
 		uint64_t most = figures->alive.size > figures->freed.size ? figures->alive.size
-									 : figures->freed.size;
+									  : figures->freed.size;
 
-		ranked[i] = (struct ranked){
+		ranked[i] = (struct stack_rank){
 			figures->peak.size > most ? figures->peak.size : most, (uint32_t)i};
 	}
 	if (ranked && numbers) {
