@@ -325,6 +325,7 @@ static const char *by_take(struct heap_choice *choice, const char *key)
 static void question_free(struct serve_question *question)
 {
 	free(question->key);
+	question->key = NULL;
 }
 
 /* what: NULL: what may be left out is. source: the number. 0, -EINVAL, -ENOMEM. */
