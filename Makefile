@@ -195,7 +195,7 @@ PAGE_PARTS := $(addprefix $(PAGE)/,page.html base.css page.css text.js stacks.js
 SERVE    := user/cmd/serve/page
 SERVE_PARTS := $(SERVE)/serve.html $(PAGE)/base.css $(SERVE)/serve.css $(PAGE)/text.js \
 	$(addprefix $(PAGE)/,stacks.js graph.js) \
-	$(addprefix $(SERVE)/,parts.js tree.js query.js views.js time.js serve.js)
+	$(addprefix $(SERVE)/,parts.js tree.js query.js views.js time.js compare.js serve.js)
 $(OUT)/gen/page/page.h: $(PAGE_PARTS)
 $(OUT)/gen/page/serve.h: $(SERVE_PARTS)
 $(OUT)/gen/page/%.h: tools/make-page
@@ -473,7 +473,10 @@ fuzz: fuzz-programs
 			>$(CORPUS)_web/$$(printf %s "$$path" | tr -c a-z _); done
 	$(Q)for path in / /report?source=1 /api/sources /api/query-fields '/api/heap/by?key=type&top=9' \
 		'/api/time/series?source=1' '/api/time/range?source=1&first=2&last=5' \
-		'/api/heap/tree?of=root' '/api/heap/query?q=type+%3D+%22a%22+and+(size+%3E+1K+or+not+path+~+b)'; do \
+		'/api/heap/tree?of=root' '/api/heap/lines?what=a' '/api/parts?source=1' \
+		'/api/compare?a=1&b=1/thread/7&by=function' '/api/compare?a=1/process/9&b=1/task/0' \
+		'/compare?a=1/value/0&b=1' '/api/heap/diff?a=0&b=0&c=0&by=path' \
+		'/api/heap/query?q=type+%3D+%22a%22+and+(size+%3E+1K+or+not+path+~+b)'; do \
 		printf '\200GET %s HTTP/1.1\r\nHost: localhost\r\nCookie: tracer-1=cccccccccccccccccccccccccccccccc\r\n\r\n' \
 			"$$path" >$(CORPUS)_serve/$$(printf %s "$$path" | tr -c a-z _); done
 	$(Q)tar -xzf tests/fuzz/corpus/corpus_session.tar.gz -C $(CORPUS)_session

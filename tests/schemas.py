@@ -17,7 +17,7 @@ FOLDER = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))
 # Commands that share a schema, and those that have one for each of their questions.
 SHARED = {"trace": "report", "replay": "report"}
 QUESTIONS = {
-    "heap": ("", "why", "holders", "show", "query", "waste", "cycles", "gc", "diff"),
+    "heap": ("", "why", "holders", "show", "lines", "query", "waste", "cycles", "gc", "diff"),
     "ctl": ("status", "lookup"),
 }
 

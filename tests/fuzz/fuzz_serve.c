@@ -11,6 +11,7 @@
 #define fork() (-1)
 /* All of it, as most of its functions are static. */
 #include "cmd/serve/serve_web.c"
+#include "snapshot/builder.h"
 #include "web_client.h"
 
 #define SECRET "name-of-a-type"
@@ -45,8 +46,18 @@ ANSWER(heap_level_print)
 ANSWER(heap_show_print)
 ANSWER(heap_why_print)
 ANSWER(heap_holders_print)
+ANSWER(heap_lines_print)
 ANSWER(heap_waste_print)
 ANSWER(heap_cycles_print)
+
+int heap_diff_graphs(const struct heap_choice *choice, const struct heap_graph *const *heaps,
+		     size_t count)
+{
+	check(count == 2 || count == 3, "no heaps");
+	for (size_t i = 0; i < count; i++)
+		check(heaps[i]->graph, "no heap");
+	return answer_write(choice);
+}
 
 int heap_query_print(const struct heap_choice *choice, const struct heap_graph *heap)
 {
@@ -77,8 +88,37 @@ static struct serve_source sources[2] = {
 	{.name = "heap.dump", .is_heap = true},
 	{.name = "s.rec", .policy = HTTP_SERVER_POLICY, .recording.snapshots = 9}};
 
+/* Of two processes and two threads, in one file of the secret's name. */
+static struct snapshot *snapshot_make(void)
+{
+	struct builder builder;
+	struct snapshot_meta *meta;
+	struct snapshot_frame frame = {.line = 1};
+
+	check(!builder_begin(&builder) && !strings_intern(builder.snapshot->strings, SECRET,
+							  strlen(SECRET), &frame.filename),
+	      "no memory");
+	for (uint32_t i = 0; i < 2; i++) {
+		struct snapshot_trace trace = {.process = i, .bytes = 8, .count = 1};
+
+		check(!builder_process(&builder, &meta), "no memory");
+		meta->pid = 9 + i;
+		check(!builder_traceback(&builder, &frame, 1, 1, &trace.traceback) &&
+			      !builder_trace(&builder, &trace),
+		      "no memory");
+		trace.thread = 7 + i;
+		check(!builder_layer(&builder, SNAPSHOT_EXTRA(EXTRA_THREAD, EVENT_LAYER_PYTHON),
+				     &trace),
+		      "no memory");
+	}
+	builder.snapshot->meta.extra[EXTRA_THREAD].known = 1u << EVENT_LAYER_PYTHON;
+	return builder_finish(&builder);
+}
+
 static void server_start(struct serve_web *web)
 {
+	sources[1].snapshot = snapshot_make();
+	sources[0].heap.lines.pid = 1;
 	sources[0].heap.graph = &graph;
 	check(!buffer_append(&sources[1].page, SECRET, strlen(SECRET)) &&
 		      !buffer_append(&sources[1].recording.file, SECRET, strlen(SECRET)) &&

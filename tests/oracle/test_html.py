@@ -277,6 +277,30 @@ def test_compared(tracer, page, taken, snapshots):
         assert browser.errors == []
 
 
+@pytest.mark.parametrize("dark", (False, True))
+def test_signs(page, dark):
+    """What has shrunk has stripes, and what has grown has none: no colour has to be told from another."""
+    colors = (
+        "{const canvas = document.getElementById('canvas');"
+        "const row = canvas.getContext('2d').getImageData(0, canvas.height - 34, canvas.width, 1).data;"
+        "const found = new Set();"
+        "for (let x = canvas.width / 2; x < canvas.width - 10; x++)"
+        " found.add(row.slice(4 * x, 4 * x + 3).join());"
+        "[...found]}"
+    )
+    few, many = (str(page.folder / (name + ".pickle")) for name in ("few", "many"))
+    for path, size in ((few, 1000), (many, 9000)):
+        with open(path, "wb") as file:
+            pickle.dump(tracemalloc.Snapshot(((0, size, (("a.py", 1),), 1),), 1), file)
+    with Browser(dark=dark) as browser:
+        browser.open(page(many, few))
+        assert "▲" in browser.text("#colors") and "▼" in browser.text("#colors")
+        assert len(browser.run(colors)) == 1
+        browser.open(page(few, many))
+        assert len(browser.run(colors)) > 1
+        assert browser.errors == []
+
+
 def test_deep_and_many(page):
     """10,000 frames of recursion, and 100,000 stacks."""
     deep = tuple(("deep.py", line % 50) for line in range(10000))

@@ -5,11 +5,26 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include "util/cleanup.h"
 #include "util/error.h"
 
 #define INFILE_BYTES (128u * 1024)
+
+bool infile_begins(const char *path, const char *text)
+{
+	size_t bytes = strlen(text);
+	char head[32];
+	struct stat st;
+
+	if (bytes > sizeof(head) || stat(path, &st) || !S_ISREG(st.st_mode))
+		return false;
+	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+
+	return fd >= 0 && pread(fd, head, bytes, 0) == (ssize_t)bytes && !memcmp(head, text, bytes);
+}
 
 int infile_open(struct infile *file, const char *path)
 {

@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -16,6 +17,11 @@ struct infile {
 	uint64_t left;            /* bytes that may still be read of the file */
 };
 
+/*
+ * Does a regular file begin with that text, of at most 32 bytes? Others are not opened: a pipe
+ * would lose its writer.
+ */
+bool infile_begins(const char *path, const char *text);
 int infile_open(struct infile *file, const char *path); /* 0, -errno */
 void infile_close(struct infile *file);                 /* once, after infile_open() */
 /* The file ends for the reader so many bytes further on. Call it before the first read. */

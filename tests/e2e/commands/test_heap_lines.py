@@ -139,6 +139,62 @@ def test_by_line(start, trace, ctl, run_tracer, python, tmp_path):
     assert target.finish() == 0
 
 
+def test_of_objects(start, trace, ctl, run_tracer, any_python, tmp_path):
+    """The lines of a type's objects, and the line and stack of one."""
+    target = start(any_python, NAME)
+    run = trace("-p", target.pid, "--mode", "exact")
+    target.step()
+    target.read_line()
+    target.wait_reading()
+    blocks, dump = str(tmp_path / "blocks"), str(tmp_path / "heap.dump")
+    assert ctl(target.pid, "blocks", blocks) == [{"snapshot": True}]
+    ask(run_tracer, *BY_LINE, "--trace", blocks, "-o", dump, "-p", target.pid)
+    of_dump = ("--trace", blocks, dump)
+    answer = ask(run_tracer, "lines", "Entry", *of_dump)
+    (row,) = answer["statistics"]
+    entry = "%s:%d" % (program(NAME), marked_line(NAME, "ENTRY"))
+    assert (answer["by"], row["line"], row["count"]) == ("line", entry, 4000)
+    assert answer["total"] == {"size": row["size"], "count": 4000}
+    assert row["holder"] == "sys.modules['__main__'].CACHE" and row["holder_size"] == row["size"]
+    assert ask(run_tracer, "lines", "Entry", "-p", target.pid)["statistics"] == [row]
+    # Of those of another type some are older, and lines add up to all of them.
+    answer = ask(run_tracer, "lines", "bytearray", "--top", 0, *of_dump)
+    rows = {row["line"]: row["count"] for row in answer["statistics"]}
+    assert rows["%s:%d" % (program(NAME), marked_line(NAME, "BIG"))] == 1000
+    assert sum(r["count"] for r in answer["statistics"] if r["line"] is None) >= 3000
+    (of_type,) = [
+        r for r in ask(run_tracer, "--top", 0, dump)["statistics"] if r["type_name"] == "bytearray"
+    ]
+    assert answer["total"] == {key: of_type[key] for key in ("size", "count")}
+    text = run_tracer("heap", "lines", "Entry", *of_dump).stdout
+    assert "  %s: size=" % entry in text
+    found = ask(run_tracer, "query", "type = Entry", "--top", 1, dump)["objects"]
+    address = hex(found[0]["address"])
+    shown = ask(run_tracer, "show", address, *of_dump)
+    assert shown["line"] == entry
+    assert [frame["function"] for frame in shown["traceback"]] == ["fill", "<module>"]
+    assert shown["traceback"][0]["line"] == entry
+    live = ask(run_tracer, "show", address, "--by", "line", "-p", target.pid)
+    assert (live["line"], live["traceback"]) == (shown["line"], shown["traceback"])
+    text = run_tracer("heap", "show", address, *of_dump).stdout
+    caller = shown["traceback"][1]["line"]
+    assert "  allocated at %s in fill\n    %s in <module>\n" % (entry, caller) in text
+    assert [r["line"] for r in ask(run_tracer, "lines", address, *of_dump)["statistics"]] == [entry]
+    # Before the trace, and without one.
+    (kind,) = {r["type_address"] for r in ask(run_tracer, "--top", 0, dump)["statistics"] if r["type"] == "Entry"}
+    shown = ask(run_tracer, "show", hex(kind), *of_dump)
+    assert shown["line"] is None and shown["traceback"] == []
+    assert "  older than the trace\n" in run_tracer("heap", "show", hex(kind), *of_dump).stdout
+    assert "line" not in ask(run_tracer, "show", address, dump)
+    run.finish()
+    line = error_line(run_tracer("heap", "lines", "Entry", "-p", target.pid), 1)
+    assert "session" in line
+    for usage in (("lines", "Entry", dump), ("lines", "Entry"), ("lines", *of_dump)):
+        error_line(run_tracer("heap", *usage), 2)
+    assert "did you mean" in error_line(run_tracer("heap", "lines", "Entri", *of_dump), 1)
+    assert target.finish() == 0
+
+
 def test_refused(start, trace, ctl, run_tracer, any_python, tmp_path):
     target, wrong = start(any_python, NAME), tmp_path / "wrong"
     line = error_line(run_tracer("heap", *BY_LINE, "-p", target.pid), 1)

@@ -205,7 +205,7 @@ def test_requests(serve, dump):
         assert served.ask("/", cookie=cookie, Host=host)[0] == 200
     for host in ("example.org", "localhost.example.org", "tracer", ""):
         assert served.ask("/", cookie=cookie, Host=host)[0] == 421, host
-    for path in ("/x", "/report/../api", "/api", "/api/heap/diff", "//", "/%2e%2e/etc/passwd"):
+    for path in ("/x", "/report/../api", "/api", "/api/heap/differ", "//", "/%2e%2e/etc/passwd"):
         assert served.ask(path, cookie=cookie)[0] == 404, path
     wrong = {
         "/api/heap/by?key=line": 400,

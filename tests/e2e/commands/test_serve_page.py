@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 import urllib.parse
+from decimal import ROUND_HALF_UP, Decimal
 
 import pytest
 
@@ -112,12 +113,11 @@ def page(serve, dump):  # noqa: F811
 
 
 def size_text(size):
+    """As the page has it: halves are rounded up."""
     for unit in ("B", "KiB", "MiB"):
         if size < 1024 or unit == "MiB":
-            return ("%d %s" if unit == "B" else "%.1f %s" if size < 100 else "%.0f %s") % (
-                size,
-                unit,
-            )
+            step = "1" if unit == "B" or size >= 100 else "0.1"
+            return "%s %s" % (Decimal(size).quantize(Decimal(step), ROUND_HALF_UP), unit)
         size /= 1024
 
 

@@ -92,7 +92,7 @@ void heap_graph_json(struct json *json, const char *key, const struct heap_graph
 void heap_answer_begin(const struct heap_choice *choice, const struct heap_graph *heap);
 int heap_answer_end(const struct heap_choice *choice, const struct heap_graph *heap);
 
-/* Is it about lines, or ages of blocks? */
+/* Is it about lines, or ages of blocks, or does it tell the line of an object? */
 static inline bool heap_wants_lines(const struct heap_choice *choice)
 {
 	return choice->by == BY_LINE || choice->by_age;
@@ -124,6 +124,8 @@ int heap_why_print(const struct heap_choice *choice, const struct heap_graph *he
 int heap_holders_print(const struct heap_choice *choice, const struct heap_graph *heap);
 int heap_query_print(const struct heap_choice *choice, const struct heap_graph *heap);
 int heap_show_print(const struct heap_choice *choice, const struct heap_graph *heap);
+/* The lines that allocated the objects; with heap_graph.lines and HEAP_PATHS. */
+int heap_lines_print(const struct heap_choice *choice, const struct heap_graph *heap);
 int heap_waste_print(const struct heap_choice *choice, const struct heap_graph *heap);
 int heap_gc_print(const struct heap_choice *choice, const struct heap_graph *heap);
 int heap_cycles_print(const struct heap_choice *choice, const struct heap_graph *heap);
@@ -141,5 +143,8 @@ int heap_level_print(const struct heap_choice *choice, const struct heap_graph *
 int heap_snapshot_write(const struct heap_choice *choice, const struct heap_graph *heap);
 /* Writes the dominator tree as a profile to standard output. 0, -errno without a message. */
 int heap_pprof_write(const struct heap_graph *heap);
-/* Compares two dumps, or three. 0, or -errno after a message. */
+/* Compares two heaps, or three. As the answers above. */
+int heap_diff_graphs(const struct heap_choice *choice, const struct heap_graph *const *heaps,
+		     size_t count);
+/* The same of dumps. 0, or -errno after a message. */
 int heap_diff_print(const struct heap_choice *choice, char *const *dumps, size_t count);

@@ -26,7 +26,7 @@ struct heap_diff_change {
 
 struct difference {
 	const struct heap_choice *choice;
-	struct heap_graph *heaps; /* old, new, and later if there is one */
+	const struct heap_graph *const *heaps; /* old, new, and later if there is one */
 	int later;
 	struct strings *names;
 	struct heap_diff_change *rows; /* by name; sorted for the output */
@@ -126,14 +126,14 @@ static bool has_stayed(const struct difference *difference, const struct graph *
 	const char *type = graph_type(later, object)->name;
 	uint64_t address = later->addresses[object];
 
-	return !has_object(difference->heaps[0].graph, address, type) &&
-	       has_object(difference->heaps[1].graph, address, type);
+	return !has_object(difference->heaps[0]->graph, address, type) &&
+	       has_object(difference->heaps[1]->graph, address, type);
 }
 
 /* number: of the dump, 0 is the oldest. */
 static int dump_add(struct difference *difference, size_t number)
 {
-	const struct heap_graph *heap = &difference->heaps[number];
+	const struct heap_graph *heap = difference->heaps[number];
 	const struct graph *graph = heap->graph;
 	int err = 0;
 
@@ -158,7 +158,7 @@ static int rows_fill(struct difference *difference)
 	int err = 0;
 
 	for (size_t i = 0; i < heaps && !err; i++) {
-		const struct graph *graph = difference->heaps[i].graph;
+		const struct graph *graph = difference->heaps[i]->graph;
 
 		difference->named = numbers_new(graph->count + graph->types.count);
 		difference->start = numbers_new(graph->count);
@@ -256,7 +256,7 @@ static int difference_write(struct difference *difference)
 	if (kept)
 		qsort(difference->rows, kept, sizeof(struct heap_diff_change), row_compare);
 	size_t shown = report_rows(&choice->output.opts, kept);
-	heap_answer_begin(choice, &difference->heaps[1]);
+	heap_answer_begin(choice, difference->heaps[1]);
 	if (json) {
 		json_text(json, "by", by);
 		json_open(json, "statistics", '[');
@@ -273,13 +273,26 @@ static int difference_write(struct difference *difference)
 		(json ? row_json : row_text)(difference, &difference->rows[i]);
 	if (json)
 		json_close(json, ']');
-	return heap_answer_end(choice, &difference->heaps[1]);
+	return heap_answer_end(choice, difference->heaps[1]);
+}
+
+int heap_diff_graphs(const struct heap_choice *choice, const struct heap_graph *const *heaps,
+		     size_t count)
+{
+	struct difference difference = {.choice = choice, .heaps = heaps, .later = count == 3};
+	int err = strings_new(&difference.names)
+			  ?: rows_fill(&difference)
+			  ?: difference_write(&difference);
+
+	strings_free(difference.names);
+	free(difference.rows);
+	return err;
 }
 
 int heap_diff_print(const struct heap_choice *choice, char *const *dumps, size_t count)
 {
 	struct heap_graph heaps[3] = {0};
-	struct difference difference = {.choice = choice, .heaps = heaps, .later = count == 3};
+	const struct heap_graph *const all[] = {&heaps[0], &heaps[1], &heaps[2]};
 	struct terminal terminal = {0};
 	size_t opened = 0;
 	int err = 0;
@@ -292,14 +305,11 @@ int heap_diff_print(const struct heap_choice *choice, char *const *dumps, size_t
 	if (!err) {
 		if (choice->output.format == FORMAT_TEXT)
 			terminal_begin(&terminal, &stdout);
-		err = strings_new(&difference.names) ?: rows_fill(&difference)
-					       ?: difference_write(&difference);
+		err = heap_diff_graphs(choice, all, count);
 		terminal_end(&terminal);
 		if (err)
 			error_print(err, NULL, "heap diff");
 	}
-	strings_free(difference.names);
-	free(difference.rows);
 	while (opened)
 		heap_graph_close(&heaps[--opened]);
 	return err;

@@ -147,8 +147,8 @@ const struct argp heap_argp = {
 	.options = options,
 	.parser = parse,
 	.args_doc = "-p PID[,PID...]\n-c CONTAINER\n--core FILE\nDUMP\nwhy TYPE|ADDR [DUMP]\n"
-		    "holders TYPE|ADDR [DUMP]\nshow ADDR [DUMP]\nquery QUERY [DUMP]\nwaste [DUMP]\n"
-		    "cycles [DUMP]\ngc [DUMP]\n"
+		    "holders TYPE|ADDR [DUMP]\nshow ADDR [DUMP]\nlines TYPE|ADDR [DUMP]\n"
+		    "query QUERY [DUMP]\nwaste [DUMP]\ncycles [DUMP]\ngc [DUMP]\n"
 		    "diff OLD NEW [LATER]",
 	.doc = "Prints what is on the heap of running Pythons, by the types of their "
 	       "objects, and what keeps them alive. The heap is read from outside: no "
@@ -156,6 +156,8 @@ const struct argp heap_argp = {
 	       "  why      the shortest paths from a root to the objects\n"
 	       "  holders  which types refer to the objects, and by which attribute\n"
 	       "  show     one object, what it refers to and what refers to it\n"
+	       "  lines    the lines that allocated the objects, of a process that is traced or\n"
+	       "           with --trace; show tells that of its object\n"
 	       "  query    the objects for which a condition is true, such as\n"
 	       "           'type = dict and retained > 1M and path ~ \"cache\"'\n"
 	       "  waste    texts that exist several times, tables that are larger than needed\n"

@@ -24,6 +24,7 @@ static const struct {
 	{"why", "a type or an address", HEAP_RETAINED | HEAP_PATHS, heap_why_print},
 	{"holders", "a type or an address", HEAP_RETAINED, heap_holders_print},
 	{"show", "an address", HEAP_RETAINED | HEAP_PATHS, heap_show_print},
+	{"lines", "a type or an address", HEAP_PATHS, heap_lines_print},
 	{"query", "a query", HEAP_RETAINED | HEAP_PATHS, heap_query_print},
 	{"waste", NULL, HEAP_PATHS, heap_waste_print},
 	{"cycles", NULL, HEAP_RETAINED | HEAP_PATHS, heap_cycles_print},
@@ -204,19 +205,28 @@ static bool can_have_ages(const struct heap_choice *choice)
 	       choice->by != BY_CLASS && !is_file(choice);
 }
 
+/* lines is about them; show tells that of its object, if something is there that knows it. */
+static bool asks_lines(const struct heap_choice *choice, const char *first)
+{
+	return first && (!strcmp(first, "lines") || (!strcmp(first, "show") && choice->trace));
+}
+
 int heap_answer(struct heap_choice *choice)
 {
 	const char *first = choice->rest.count ? choice->rest.items[0] : NULL;
 	struct json json = {.out = stdout};
 
+	if (asks_lines(choice, first))
+		choice->by = BY_LINE;
 	choice->json = choice->output.format == FORMAT_JSON ? &json : NULL;
 	if (choice->swap_in && target_set_is_empty(&choice->targets))
 		return usage_error("--swap-in is of a running process");
 	if (choice->core ? choice->freeze : choice->sysroot != NULL)
 		return usage_error(choice->core ? "a core is not stopped: --freeze is of a process"
 						: "--sysroot is of a core");
-	if (heap_wants_lines(choice) ? !choice->trace && (first || choice->core)
-				     : choice->trace != NULL)
+	if (heap_wants_lines(choice)
+		    ? !choice->trace && (choice->core || target_set_is_empty(&choice->targets))
+		    : choice->trace != NULL)
 		return usage_error("--by line and ages are of a process that is traced, or take "
 				   "--trace");
 	if (choice->by_age && !can_have_ages(choice))

@@ -133,6 +133,56 @@ static void object_json(struct json *json, const struct heap_graph *heap, uint32
 	json_text(json, "value", value[0] ? value : NULL);
 }
 
+/* A frame of the stack that allocated an object; the first one is its line. */
+static void frame_show(struct json *json, const struct block_lines *lines, uint32_t frame,
+		       int is_first)
+{
+	const char *line = lines->names[lines->frames[frame].line];
+	const char *function = lines->frames[frame].function;
+
+	if (json) {
+		json_open(json, NULL, '{');
+		json_text(json, "line", line);
+		json_text(json, "function", function);
+		json_close(json, '}');
+		return;
+	}
+	fputs(is_first ? " in " : "    ", stdout);
+	if (!is_first) {
+		text_print(stdout, line);
+		fputs(" in ", stdout);
+	}
+	text_print(stdout, function);
+	putchar('\n');
+}
+
+/* The line and the stack that allocated the object, if a session or its blocks are known. */
+static void lines_show(const struct heap_choice *choice, const struct block_lines *lines,
+		       uint64_t address)
+{
+	const struct block_line *block = block_lines_at(lines, address);
+	struct json *json = choice->json;
+	uint32_t stack = block ? block->stack : BLOCK_LINES_NONE, first = stack;
+
+	if (!lines->pid)
+		return;
+	if (json) {
+		json_text(json, "line", block ? lines->names[block->line] : NULL);
+		json_open(json, "traceback", '[');
+	} else {
+		fputs(block ? "  allocated at " : "  older than the trace", stdout);
+		text_print(stdout, block ? lines->names[block->line] : "");
+		if (stack == BLOCK_LINES_NONE)
+			putchar('\n');
+	}
+	for (uint32_t parent; stack != BLOCK_LINES_NONE; stack = parent) {
+		frame_show(json, lines, lines->stacks[stack].frame, stack == first);
+		parent = lines->stacks[stack].parent;
+	}
+	if (json)
+		json_close(json, ']');
+}
+
 int heap_show_print(const struct heap_choice *choice, const struct heap_graph *heap)
 {
 	struct showing showing = {.choice = choice, .heap = heap};
@@ -160,6 +210,7 @@ int heap_show_print(const struct heap_choice *choice, const struct heap_graph *h
 	else
 		object_text(heap, chosen.object, (const char *)value.data);
 	buffer_free(&value);
+	lines_show(choice, &heap->lines, heap->graph->addresses[chosen.object]);
 	direction_show(&showing, 0);
 	direction_show(&showing, 1);
 	err = heap_answer_end(choice, heap);

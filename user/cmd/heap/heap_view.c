@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cmd/heap/heap_chosen.h"
 #include "util/array.h"
 #include "util/id_map.h"
 #include "util/json.h"
@@ -31,12 +32,18 @@ static int view_reserve(struct view *view, size_t count)
 	return err;
 }
 
-/* Adds an object to a row, if its age is wanted. */
+static bool is_wanted(const struct view *view, uint32_t object)
+{
+	return heap_ages_want(&view->ages, view->heap, object) &&
+	       (!view->only || is_chosen(view->only, object));
+}
+
+/* Adds an object to a row, if it is wanted. */
 static void row_add(struct view *view, size_t number, uint32_t object)
 {
 	struct row *row = &view->rows[number];
 
-	if (!heap_ages_want(&view->ages, view->heap, object))
+	if (!is_wanted(view, object))
 		return;
 	if (view->row_of)
 		view->row_of[object] = (uint32_t)number;
@@ -686,7 +693,7 @@ static int view_write(const struct view *view)
 	struct row total = {0};
 
 	for (size_t i = 0; i < graph->count; i++) {
-		bool wanted = heap_ages_want(&view->ages, view->heap, (uint32_t)i);
+		bool wanted = is_wanted(view, (uint32_t)i);
 
 		total.bytes += wanted ? graph_bytes(graph, (uint32_t)i) : 0;
 		total.count += wanted;
@@ -715,9 +722,10 @@ static int rows_make(struct view *view)
 	}
 }
 
-int heap_view_print(const struct heap_choice *choice, const struct heap_graph *heap)
+static int rows_print(const struct heap_choice *choice, const struct heap_graph *heap,
+		      struct chosen *only)
 {
-	struct view view = {.choice = choice, .heap = heap};
+	struct view view = {.choice = choice, .heap = heap, .only = only};
 	size_t kept = 0;
 	int err = heap_ages_read(&view.ages, choice, heap);
 
@@ -739,5 +747,22 @@ int heap_view_print(const struct heap_choice *choice, const struct heap_graph *h
 	free(view.rows);
 	free(view.row_of);
 	heap_ages_free(&view.ages);
+	return err;
+}
+
+int heap_view_print(const struct heap_choice *choice, const struct heap_graph *heap)
+{
+	return rows_print(choice, heap, NULL);
+}
+
+int heap_lines_print(const struct heap_choice *choice, const struct heap_graph *heap)
+{
+	struct heap_choice by_line = *choice;
+	struct chosen chosen;
+	int err = chosen_find(heap, choice->what, &chosen);
+
+	by_line.by = BY_LINE;
+	err = err ?: rows_print(&by_line, heap, &chosen);
+	chosen_free(&chosen);
 	return err;
 }

@@ -4,6 +4,8 @@
 
 #include "cmd/heap/heap_choice.h"
 
+struct chosen;
+
 struct row {
 	uint64_t key; /* a type's number; an object; a size; by line: see view_by_line() */
 	uint64_t bytes, count, retained_bytes, retained_count, exact;
@@ -29,6 +31,7 @@ struct view {
 	size_t count, shown, capacity;
 	uint32_t *row_of; /* by line, with ages: the row's key of each object; NULL */
 	struct heap_ages ages;
+	struct chosen *only; /* the objects that rows are made of; NULL: all */
 };
 
 /* What of choice->ages is wanted, and the age of each object. 0, -ENOMEM, -EINVAL (error_set). */

@@ -5,13 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cmd/cli.h"
 #include "cmd/evidence/bundle.h"
 #include "cmd/options/options.h"
 #include "cmd/options/targets.h"
+#include "cmd/serve/serve_compare.h"
 #include "cmd/serve/serve_open.h"
 #include "cmd/serve/serve_web.h"
 #include "inspect/dump/dump_file.h"
@@ -76,69 +76,36 @@ static int usage_error(const char *reason)
 
 /* --- what is shown ---------------------------------------------------------------------------- */
 
-/* Reads the file at descriptor into the source. 0, -errno. */
-static int page_take(int fd, struct serve_source *source)
+/* A snapshot, or the last one of a recording, and its page. 0, -errno after a message. */
+static int snapshot_read(const char *path, struct serve_source *source)
 {
-	struct stat st;
-	int err =
-		fstat(fd, &st) ? error_errno() : buffer_reserve(&source->page, (size_t)st.st_size);
+	const struct pid_choice choice = {.ages = {.ages = AGES_ALL}};
+	int err = cli_snapshot_pick(path, &choice, &source->snapshot);
 
 	if (err)
 		return err;
-	while (source->page.size < (size_t)st.st_size) {
-		ssize_t got =
-			pread(fd, source->page.data + source->page.size,
-			      (size_t)st.st_size - source->page.size, (off_t)source->page.size);
-
-		if (got <= 0)
-			return got ? error_errno() : -EIO;
-		source->page.size += (size_t)got;
-	}
-	return 0;
+	err = serve_page(source->snapshot, path, NULL, NULL, &source->page);
+	return err ? error_print(err, NULL, "%s", path) : 0;
 }
 
-/* The page of a snapshot, or of the last one of a recording. 0, -errno after a message. */
-static int snapshot_page(const char *path, struct outfile *file)
+/* 0, -errno after a message. */
+static int bundle_read(const char *path, struct serve_source *source)
 {
-	const struct pid_choice choice = {.ages = {.ages = AGES_ALL}};
-	const struct view_choice view = {0};
-	struct export_opts opts = {.name = path};
-	struct snapshot *snapshot = NULL;
-	struct shown shown = {0};
-	int err = cli_snapshot_pick(path, &choice, &snapshot);
+	_cleanup_close_ int fd = memfd_create("tracer-page", MFD_CLOEXEC);
+	struct outfile *file = NULL;
+	int err = fd < 0 ? error_errno() : outfile_on(&file, fd, path);
 
-	if (err) {
-		outfile_discard(file);
-		return err;
-	}
-	err = view_apply(&view, snapshot, &shown);
-	opts.shown = &shown.snapshot;
-	err = outfile_end(file,
-			  err ?: exporter_write(&export_html, &shown.snapshot, NULL, &opts, file));
-	shown_free(&shown);
-	snapshot_free(snapshot);
+	err = err ?: outfile_end(file, bundle_html(path, file))
+			     ?: serve_page_take(fd, &source->page);
 	return err ? error_print(err, NULL, "%s", path) : 0;
 }
 
 /* The page of a bundle or of a snapshot. 0, -errno after a message. */
 static int page_read(const char *path, bool is_bundle, struct serve_source *source)
 {
-	_cleanup_close_ int fd = memfd_create("tracer-page", MFD_CLOEXEC);
-	struct outfile *file = NULL;
-	int err = fd < 0 ? error_errno() : outfile_on(&file, fd, path);
-
 	*source = (struct serve_source){
 		.name = path, .policy = is_bundle ? HTTP_SERVER_POLICY : export_html_policy};
-	if (err)
-		return error_print(err, NULL, "%s", path);
-	if (!is_bundle)
-		err = snapshot_page(path, file);
-	else if ((err = outfile_end(file, bundle_html(path, file))))
-		error_print(err, NULL, "%s", path);
-	if (err)
-		return err;
-	err = page_take(fd, source);
-	return err ? error_print(err, NULL, "%s", path) : 0;
+	return (is_bundle ? bundle_read : snapshot_read)(path, source);
 }
 
 /* path: of a dump; NULL: of the process. 0, -errno after a message. */
@@ -148,6 +115,41 @@ static int heap_take(const char *path, pid_t pid, struct serve_source *source)
 
 	*source = (struct serve_source){.name = path ? path : "process", .is_heap = true};
 	return heap_graph_open(&choice, path, HEAP_RETAINED | HEAP_PATHS, &source->heap);
+}
+
+/*
+ * The lines that a file of tracer ctl PID blocks tells are those of the heap that is named before
+ * it. 0, -errno after a message.
+ */
+static int lines_read(struct serve *serve, const char *path)
+{
+	struct serve_source *source = serve->count ? &serve->sources[serve->count - 1] : NULL;
+	struct heap_choice choice = {.trace = path};
+
+	if (!source || !source->is_heap)
+		return error_print(error_set(-EINVAL, "no heap is named before it"),
+				   "tracer serve heap.dump now.blocks", "%s", path);
+	choice.pid = (pid_t)source->heap.capture.image.pid;
+	block_lines_free(&source->heap.lines);
+	return heap_lines_open(&choice, &source->heap.lines);
+}
+
+/* The process, and the lines of its objects if a session traces it. 0, -errno after a message. */
+static int process_take(pid_t pid, struct serve_source *source)
+{
+	struct block_lines lines = {0};
+	int err = heap_lines_ask(pid, 0, &lines);
+
+	if (err && err != -ESRCH)
+		log_info("serve: the lines of its objects are not known: %s", error_reason(err));
+	if (err)
+		block_lines_free(&lines);
+	err = heap_take(NULL, pid, source);
+	if (err)
+		block_lines_free(&lines);
+	else
+		source->heap.lines = lines;
+	return err;
 }
 
 /* A bundle without a copy of the heap has its page alone. */
@@ -176,6 +178,8 @@ static int file_read(struct serve *serve, const char *path)
 	     is_heap = is_bundle ? bundle_has_heap(path) : dump_is(path);
 	int err = 0;
 
+	if (block_lines_are(path))
+		return lines_read(serve, path);
 	if (serve->count + 2 > SERVE_SOURCES)
 		return error_print(error_set(-E2BIG, "more than are served at a time"),
 				   "a second tracer serve shows others", "%s", path);
@@ -195,7 +199,7 @@ static int sources_read(struct serve *serve)
 	for (size_t i = 0; i < serve->files.count && !err; i++)
 		err = file_read(serve, serve->files.items[i]);
 	if (!err && serve->targets.pid_count)
-		err = heap_take(NULL, serve->targets.pids[0], &serve->sources[serve->count++]);
+		err = process_take(serve->targets.pids[0], &serve->sources[serve->count++]);
 	return err;
 }
 
@@ -206,6 +210,7 @@ static void sources_free(struct serve *serve)
 			heap_graph_close(&serve->sources[i].heap);
 		buffer_free(&serve->sources[i].page);
 		serve_recording_free(&serve->sources[i].recording);
+		snapshot_free(serve->sources[i].snapshot);
 	}
 	free(serve->sources);
 }
@@ -250,7 +255,8 @@ int cli_serve(int argc, char **argv)
 		.parser = parse,
 		.args_doc = "FILE...\n[FILE...] -p PID",
 		.doc = "Shows heaps and snapshots in a browser of this machine. FILE is a dump of "
-		       "a heap (tracer heap -o), a bundle of evidence, a snapshot or a recording. "
+		       "a heap (tracer heap -o), a bundle of evidence, a snapshot, a recording or, "
+		       "behind a dump, what tracer ctl PID blocks has written then. "
 		       "All is read first; then the link is printed, and the server can open no "
 		       "file. Ctrl-C ends it.",
 	};

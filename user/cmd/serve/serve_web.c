@@ -22,10 +22,12 @@
 
 #include "cmd/heap/heap_query.h"
 #include "cmd/options/signals.h"
+#include "cmd/serve/serve_compare.h"
 #include "proc/child.h"
 #include "proc/sandbox/calls.h"
 #include "proc/sandbox/files.h"
 #include "proc/sandbox/privileges.h"
+#include "report/export/exporter.h"
 #include "util/array.h"
 #include "util/cleanup.h"
 #include "util/descriptor.h"
@@ -223,10 +225,13 @@ static void sources_json(struct json *json, const struct serve_request *request)
 			  source->is_heap               ? "heap"
 			  : source->recording.file.size ? "recording"
 							: "report");
+		if (source->snapshot)
+			json_bool(json, "snapshot", true);
 		if (source->is_heap) {
 			json_unsigned(json, "pid", source->heap.capture.image.pid);
 			json_text(json, "name", source->heap.capture.image.name);
 			json_unsigned(json, "objects", source->heap.graph->count);
+			json_bool(json, "lines", source->heap.lines.pid != 0);
 		}
 		json_close(json, '}');
 	}
@@ -259,6 +264,14 @@ static void fields_json(struct json *json, const struct serve_request *request)
 	json_end(json);
 }
 
+static void parts_json(struct json *json, const struct serve_request *request)
+{
+	json_open(json, NULL, '{');
+	if (serve_parts_json(request->source, request->number, json))
+		log_debug("serve: no memory for the parts of %s", request->source->name);
+	json_end(json);
+}
+
 typedef int (*heap_question_fn)(const struct heap_choice *choice, const struct heap_graph *heap);
 
 static const struct serve_route {
@@ -266,23 +279,38 @@ static const struct serve_route {
 	const char *what;      /* the argument that names what is asked about; NULL: none */
 	bool may_lack;         /* it may be left out */
 	heap_question_fn heap; /* of a heap; else: */
-	void (*json)(struct json *json, const struct serve_request *request); /* NULL: a page */
-	const char *arguments[4];
+	void (*json)(struct json *json, const struct serve_request *request);
+	const char *arguments[6];
+	int (*compare)(const struct serve_comparison *comparison, FILE *out); /* else a page */
 } routes[] = {
-	{"/", NULL, true, NULL, NULL, {NULL}},
-	{"/report", NULL, true, NULL, NULL, {"source"}},
-	{"/api/sources", NULL, true, NULL, sources_json, {NULL}},
-	{"/api/query-fields", NULL, true, NULL, fields_json, {NULL}},
-	{"/api/heap/by", "key", true, heap_view_print, NULL, {"source", "top", "key"}},
-	{"/api/heap/tree", "of", true, heap_level_print, NULL, {"source", "top", "of"}},
-	{"/api/heap/show", "address", false, heap_show_print, NULL, {"source", "top", "address"}},
-	{"/api/heap/why", "what", false, heap_why_print, NULL, {"source", "top", "what"}},
-	{"/api/heap/holders", "what", false, heap_holders_print, NULL, {"source", "top", "what"}},
-	{"/api/heap/query", "q", false, heap_query_print, NULL, {"source", "top", "q"}},
-	{"/api/heap/waste", NULL, true, heap_waste_print, NULL, {"source", "top"}},
-	{"/api/heap/cycles", NULL, true, heap_cycles_print, NULL, {"source", "top"}},
-	{"/api/time/series", NULL, true, NULL, series_json, {"source"}},
-	{"/api/time/range", NULL, true, NULL, NULL, {"source", "first", "last"}},
+	{"/", NULL, true, NULL, NULL, .arguments = {NULL}},
+	{"/report", NULL, true, NULL, NULL, .arguments = {"source"}},
+	{"/compare", NULL, true, NULL, NULL, .arguments = {"a", "b"},
+	 .compare = serve_compare_page},
+	{"/api/sources", NULL, true, NULL, sources_json, .arguments = {NULL}},
+	{"/api/query-fields", NULL, true, NULL, fields_json, .arguments = {NULL}},
+	{"/api/parts", NULL, true, NULL, parts_json, .arguments = {"source"}},
+	{"/api/compare", NULL, true, NULL, NULL, .arguments = {"a", "b", "by", "top"},
+	 .compare = serve_compare_json},
+	{"/api/heap/diff", NULL, true, NULL, NULL, .arguments = {"a", "b", "c", "by", "top"},
+	 .compare = serve_compare_heaps},
+	{"/api/heap/by", "key", true, heap_view_print, NULL, .arguments = {"source", "top", "key"}},
+	{"/api/heap/tree", "of", true, heap_level_print, NULL,
+	 .arguments = {"source", "top", "of"}},
+	{"/api/heap/show", "address", false, heap_show_print, NULL,
+	 .arguments = {"source", "top", "address"}},
+	{"/api/heap/why", "what", false, heap_why_print, NULL,
+	 .arguments = {"source", "top", "what"}},
+	{"/api/heap/lines", "what", false, heap_lines_print, NULL,
+	 .arguments = {"source", "top", "what"}},
+	{"/api/heap/holders", "what", false, heap_holders_print, NULL,
+	 .arguments = {"source", "top", "what"}},
+	{"/api/heap/query", "q", false, heap_query_print, NULL,
+	 .arguments = {"source", "top", "q"}},
+	{"/api/heap/waste", NULL, true, heap_waste_print, NULL, .arguments = {"source", "top"}},
+	{"/api/heap/cycles", NULL, true, heap_cycles_print, NULL, .arguments = {"source", "top"}},
+	{"/api/time/series", NULL, true, NULL, series_json, .arguments = {"source"}},
+	{"/api/time/range", NULL, true, NULL, NULL, .arguments = {"source", "first", "last"}},
 };
 
 static bool is_of_recording(const struct serve_route *route)
@@ -307,19 +335,17 @@ static bool number_take(struct MHD_Connection *connection, const char *name, uin
 	return !text || !cli_parse_number(text, 0, most, number);
 }
 
-/* NULL: choice->by is what key names. */
-static const char *by_take(struct heap_choice *choice, const char *key)
+/* What key names, to choice->by. 0, -EINVAL (error_set). */
+static int by_take(struct heap_choice *choice, const char *key)
 {
-	static const struct cli_word words[] = {{"type", BY_TYPE},           {"module", BY_MODULE},
-						{"path", BY_PATH},           {"root", BY_ROOT},
-						{"container", BY_CONTAINER}, {"size", BY_SIZE}};
+	static const struct cli_word words[] = {
+		{"type", BY_TYPE}, {"module", BY_MODULE},       {"path", BY_PATH},
+		{"root", BY_ROOT}, {"container", BY_CONTAINER}, {"size", BY_SIZE},
+		{"line", BY_LINE}};
+	int by = choice->by, err = serve_word_find("key", words, ARRAY_SIZE(words), key, &by);
 
-	for (size_t i = 0; key && i < ARRAY_SIZE(words); i++)
-		if (!strcmp(words[i].name, key)) {
-			choice->by = (enum heap_by)words[i].value;
-			return NULL;
-		}
-	return key ? "key is to be type, module, path, root, container or size" : NULL;
+	choice->by = (enum heap_by)by;
+	return err;
 }
 
 static void question_free(struct serve_question *question)
@@ -347,12 +373,12 @@ static int question_make(struct serve_question *question, const struct serve_web
 	choice->output.format = FORMAT_JSON;
 	if (!what && !route->may_lack)
 		return error_set(-EINVAL, "what is asked about is missing");
-	if (route->heap == heap_view_print) {
-		const char *why = by_take(choice, what);
-
-		if (why)
-			return error_set(-EINVAL, "%s", why);
-	}
+	int err = route->heap == heap_view_print ? by_take(choice, what) : 0;
+	if (err)
+		return err;
+	if ((choice->by == BY_LINE || route->heap == heap_lines_print) &&
+	    !question->heap->lines.pid)
+		return error_set(-EINVAL, "the lines that allocated its objects are not known");
 	if (route->heap == heap_level_print && what && !strcmp(what, "root"))
 		choice->what = NULL;
 	if (asprintf(&question->key, "%s %zu %u %s", route->path, source, top,
@@ -467,17 +493,38 @@ static void ahead_resume(struct serve_web *web)
 		MHD_resume_connection(web->ahead.waiting[--web->ahead.waiting_count]);
 }
 
+/* The answer that is kept for the key. false: there is none. */
+static bool kept_reply(const struct serve_request *request, const char *key,
+		       enum MHD_Result *result)
+{
+	struct serve_answer *kept = answer_find(request->web, key);
+
+	if (!kept)
+		return false;
+	kept->used = request->web->requests;
+	*result = http_server_reply(request->connection, 200, kept->response);
+	return true;
+}
+
+/* A new answer, which is kept. response: taken; NULL: no memory. */
+static enum MHD_Result new_reply(const struct serve_request *request, const char *key,
+				 struct MHD_Response *response, size_t bytes)
+{
+	enum MHD_Result result = http_server_reply(request->connection, 200, response);
+
+	answer_keep(request->web, key, response, bytes);
+	return result;
+}
+
 static enum MHD_Result heap_reply(const struct serve_request *request,
 				  struct serve_question *question)
 {
-	struct serve_answer *kept = answer_find(request->web, question->key);
+	enum MHD_Result result;
 	char *text = NULL;
 	size_t bytes = 0;
 
-	if (kept) {
-		kept->used = request->web->requests;
-		return http_server_reply(request->connection, 200, kept->response);
-	}
+	if (kept_reply(request, question->key, &result))
+		return result;
 	if (ahead_wait(request->web, request->connection, question))
 		return MHD_YES;
 	int err = question_answer(question, &text, &bytes);
@@ -485,25 +532,30 @@ static enum MHD_Result heap_reply(const struct serve_request *request,
 		free(text);
 		return error_answer(request->connection, err);
 	}
-	struct MHD_Response *response = json_response(text, bytes);
-	enum MHD_Result result = http_server_reply(request->connection, 200, response);
-	answer_keep(request->web, question->key, response, bytes);
-	return result;
+	return new_reply(request, question->key, json_response(text, bytes), bytes);
+}
+
+static int top_take(struct MHD_Connection *connection, uint32_t *top)
+{
+	uint64_t number = TOP;
+
+	if (!number_take(connection, "top", TOP_MAX, &number) || !number)
+		return error_set(-EINVAL, "top is to be a number from 1 to 10000");
+	*top = (uint32_t)number;
+	return 0;
 }
 
 static enum MHD_Result heap_take(const struct serve_request *request,
 				 const struct serve_route *route)
 {
 	_cleanup_(question_free) struct serve_question question = {0};
-	uint64_t top = TOP;
+	uint32_t top = TOP;
 	const char *what =
 		route->what ? http_server_argument(request->connection, route->what) : NULL;
+	int err = top_take(request->connection, &top)
+			  ?: question_make(&question, request->web, route, request->number, what,
+					   top);
 
-	if (!number_take(request->connection, "top", TOP_MAX, &top) || !top)
-		return error_reply(request->connection, 400,
-				   "top is to be a number from 1 to 10000");
-	int err =
-		question_make(&question, request->web, route, request->number, what, (uint32_t)top);
 	return err ? error_answer(request->connection, err) : heap_reply(request, &question);
 }
 
@@ -530,6 +582,67 @@ static enum MHD_Result range_take(const struct serve_request *request,
 		return error_answer(request->connection, -ENOMEM);
 	}
 	return heap_reply(request, &question);
+}
+
+/* The page is shown in a frame of the view: of this server's pages, and of no other's. */
+static struct MHD_Response *frame_response(char *page, size_t bytes)
+{
+	struct MHD_Response *response =
+		response_new(page, bytes, "text/html; charset=utf-8", export_html_policy);
+
+	if (response)
+		MHD_del_response_header(response, "X-Frame-Options", "DENY");
+	http_server_header(response, "X-Frame-Options", "SAMEORIGIN");
+	return response;
+}
+
+/* The caller frees *text. 0, -errno (error_set). */
+static int comparison_answer(const struct serve_comparison *comparison,
+			     const struct serve_route *route, char **text, size_t *bytes)
+{
+	FILE *out = open_memstream(text, bytes);
+
+	if (!out)
+		return -ENOMEM;
+	error_clear();
+	int err = route->compare(comparison, out);
+	return fclose(out) && !err ? -ENOMEM : err;
+}
+
+static enum MHD_Result comparison_take(const struct serve_request *request,
+				       const struct serve_route *route)
+{
+	struct MHD_Connection *connection = request->connection;
+	struct serve_comparison comparison = {.sources = request->web->opts.sources,
+					      .count = request->web->opts.count,
+					      .a = http_server_argument(connection, "a"),
+					      .b = http_server_argument(connection, "b"),
+					      .c = http_server_argument(connection, "c"),
+					      .by = http_server_argument(connection, "by")};
+	_cleanup_free_ char *key = NULL;
+	enum MHD_Result result;
+	char *text = NULL;
+	size_t bytes = 0;
+	int err = top_take(connection, &comparison.top);
+
+	if (err)
+		return error_answer(connection, err);
+	if (asprintf(&key, "%s %u %s\n%s\n%s\n%s", route->path, comparison.top, comparison.a ?: "",
+		     comparison.b ?: "", comparison.c ?: "", comparison.by ?: "") < 0) {
+		key = NULL;
+		return MHD_NO;
+	}
+	if (kept_reply(request, key, &result))
+		return result;
+	err = comparison_answer(&comparison, route, &text, &bytes);
+	if (err) {
+		free(text);
+		return error_answer(connection, err);
+	}
+	return new_reply(request, key,
+			 (route->compare == serve_compare_page ? frame_response
+							       : json_response)(text, bytes),
+			 bytes);
 }
 
 static enum MHD_Result json_make(const struct serve_request *request,
@@ -671,6 +784,8 @@ static enum MHD_Result request_answer(struct serve_request *request,
 		return error_reply(request->connection, 404, "this source is no recording");
 	if (route->json)
 		return json_make(request, route);
+	if (route->compare)
+		return comparison_take(request, route);
 	if (!route->heap && !strcmp(route->path, "/"))
 		return page_reply(request, page_head, sizeof(page_head) - 1, PAGE_POLICY);
 	if (is_of_recording(route))

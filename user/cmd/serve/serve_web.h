@@ -15,13 +15,17 @@
 
 #define SERVE_SOURCES 16u
 
-/* What is shown: a heap, or a page that is complete; of a recording, it over time besides. */
+/*
+ * What is shown: a heap, or a page that is complete; of a recording, it over time besides. All is
+ * owned but the name.
+ */
 struct serve_source {
 	const char *name; /* as the command line has it; borrowed */
 	bool is_heap;
 	struct heap_graph heap; /* with HEAP_RETAINED and HEAP_PATHS */
 	struct buffer page;
-	const char *policy; /* of the page */
+	struct snapshot *snapshot; /* that the page is of; NULL: of none */
+	const char *policy;        /* of the page */
 	struct serve_recording recording;
 };
 

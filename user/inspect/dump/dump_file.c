@@ -6,12 +6,10 @@
 #include "inspect/dump/dump_file.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "util/archive.h"
@@ -264,16 +262,7 @@ static int capture_fill(struct capture *capture, struct infile *file, uint64_t m
 
 bool dump_is(const char *path)
 {
-	char head[sizeof(MAGIC) - 1];
-	struct stat st;
-
-	/* A pipe that is opened here would lose its writer. */
-	if (stat(path, &st) || !S_ISREG(st.st_mode))
-		return false;
-	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-
-	return fd >= 0 && pread(fd, head, sizeof(head), 0) == sizeof(head) &&
-	       !memcmp(head, MAGIC, sizeof(head));
+	return infile_begins(path, MAGIC);
 }
 
 int dump_read(struct capture *out, const char *path, uint64_t most_bytes)

@@ -218,3 +218,68 @@ int thread_shares_rows(const struct snapshot *snapshot, const struct thread_ques
 		qsort(out->items, out->count, sizeof(*out->items), row_compare);
 	return 0;
 }
+
+/* --- a row as a snapshot ---------------------------------------------------------------------- */
+
+struct picked {
+	const struct thread_rows *rows;
+	const struct thread_row *row;
+	struct snapshot_trace *traces;
+	size_t count, capacity;
+};
+
+static bool is_of_row(const struct picked *picked, const struct thread_share *share)
+{
+	const struct snapshot *snapshot = picked->rows->snapshot;
+	const struct thread_row *row = picked->row;
+
+	if (!picked->rows->by_task)
+		return share->tid == row->tid;
+	return snapshot_process(snapshot, share->trace->process)->pid == row->pid &&
+	       !strcmp(strings_get(snapshot->strings, share->task), row->name);
+}
+
+static int share_pick(void *context, const struct thread_share *share)
+{
+	struct picked *picked = context;
+
+	if (!is_of_row(picked, share))
+		return 0;
+	int err = ARRAY_GROW(picked->traces, picked->capacity, picked->count);
+	if (err)
+		return err;
+	struct snapshot_trace *trace = &picked->traces[picked->count++];
+	*trace = *share->trace;
+	trace->age = 0;
+	trace->task = 0;
+	return 0;
+}
+
+static int trace_compare(const void *a, const void *b)
+{
+	const struct snapshot_trace *x = a, *y = b;
+
+	return CMP(x->process, y->process);
+}
+
+int thread_row_snapshot(const struct thread_rows *rows, const struct thread_row *row,
+			struct snapshot *out)
+{
+	struct picked picked = {.rows = rows, .row = row};
+	int err = thread_shares_visit(rows->snapshot, NULL, share_pick, &picked);
+
+	if (err) {
+		free(picked.traces);
+		return err;
+	}
+	if (picked.count)
+		qsort(picked.traces, picked.count, sizeof(*picked.traces), trace_compare);
+	*out = *rows->snapshot;
+	out->traces = picked.traces;
+	out->trace_count = picked.count;
+	memset(out->layers, 0, sizeof(out->layers));
+	memset(out->meta.extra, 0, sizeof(out->meta.extra));
+	out->meta.layers = 0;
+	out->meta.ages = 0;
+	return 0;
+}

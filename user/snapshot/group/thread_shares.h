@@ -60,3 +60,10 @@ struct thread_question {
 int thread_shares_rows(const struct snapshot *snapshot, const struct thread_question *question,
 		       struct thread_rows *out);
 void thread_rows_free(struct thread_rows *rows);
+
+/*
+ * A row's blocks as a snapshot, which borrows everything but its traces from rows->snapshot; it has
+ * no other layers. 0; errors of thread_shares_visit(). The caller frees out->traces.
+ */
+int thread_row_snapshot(const struct thread_rows *rows, const struct thread_row *row,
+			struct snapshot *out);

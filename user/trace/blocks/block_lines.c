@@ -9,15 +9,17 @@
 #include "snapshot/ages.h"
 #include "util/array.h"
 #include "util/error.h"
+#include "util/infile.h"
 #include "util/sorted.h"
 
+#define HEAD     "tracer blocks "
 #define MAX_LINE 8192u        /* bytes of a line of the file */
 #define MAX_KEEP (1u << 28)   /* blocks, and lines */
 #define MAX_MS   (1ull << 43) /* nearly 300 years */
 
 void block_lines_head(FILE *out, uint32_t pid)
 {
-	fprintf(out, "tracer blocks 3 %" PRIu32 "\n", pid);
+	fprintf(out, HEAD "3 %" PRIu32 "\n", pid);
 }
 
 void block_lines_time(FILE *out, uint64_t taken_ms, uint64_t traced_ms, bool whole)
@@ -230,6 +232,11 @@ void block_lines_free(struct block_lines *lines)
 	free(lines->stacks);
 	free(lines->blocks);
 	*lines = (struct block_lines){0};
+}
+
+bool block_lines_are(const char *path)
+{
+	return infile_begins(path, HEAD);
 }
 
 const struct block_line *block_lines_at(const struct block_lines *lines, uint64_t address)

@@ -65,6 +65,8 @@ void block_lines_frame(FILE *out, uint32_t number, uint32_t line, const char *fu
 void block_lines_stack(FILE *out, uint32_t number, uint32_t parent, uint32_t frame);
 void block_lines_block(FILE *out, const struct block_line *block);
 
+/* Does the file begin as one? */
+bool block_lines_are(const char *path);
 /* 0; -EINVAL: it is no such file, or damaged (error_set); -ENOMEM; -errno. */
 int block_lines_read(struct block_lines *out, FILE *file);
 void block_lines_free(struct block_lines *lines);

@@ -27,7 +27,7 @@ let source = 0;
 // Where a view is: "#query?q=type+%3D+dict".
 function place(view, choice = {}) {
 	const words = new URLSearchParams(choice);
-	if (source) words.set("source", source);
+	if (source && choice.source === undefined) words.set("source", source);
 	const text = words.toString();
 	return "#" + view + (text ? "?" + text : "");
 }
@@ -47,33 +47,46 @@ const askHeap = (question, choice = {}) =>
 	ask("heap/" + question, source ? { ...choice, source } : choice);
 
 // columns: {name, of: row => what it is sorted by, cell: row => what is shown (left out: that),
-// size: true: bytes}. The last column is text.
-function table(caption, columns, rows) {
+// size: true: bytes}. The last column is text. most: rows that are shown. The node's show(rows) shows
+// others, in the same order.
+function table(caption, columns, rows, most = Infinity) {
 	const body = make("tbody");
 	const heads = [];
-	const fill = () => body.replaceChildren(...rows.map((row) => make("tr", {}, columns.map((column) => {
+	let sorted = null;
+	const fill = () => body.replaceChildren(...rows.slice(0, most).map((row) => make("tr", {}, columns.map((column) => {
 		const value = column.of(row);
 		return make("td", { class: typeof value !== "number" && "text" }, column.cell ? column.cell(row)
 			: typeof value !== "number" ? value
 			: column.size ? sizeText(value) : countText(value));
 	}))));
-	const sort = (number) => {
-		const falls = heads[number].getAttribute("aria-sort") !== "descending";
-		const sign = falls ? -1 : 1, of = columns[number].of;
+	const order = () => {
+		if (!sorted) return;
+		const sign = sorted.falls ? -1 : 1, of = columns[sorted.number].of;
 		rows = [...rows].sort((a, b) => {
 			const x = of(a) ?? -1, y = of(b) ?? -1;
 			return sign * (x < y ? -1 : x > y ? 1 : 0);
 		});
+	};
+	const sort = (number) => {
+		const falls = heads[number].getAttribute("aria-sort") !== "descending";
+		sorted = { number, falls };
+		order();
 		heads.forEach((head) => head.removeAttribute("aria-sort"));
 		heads[number].setAttribute("aria-sort", falls ? "descending" : "ascending");
 		fill();
 	};
 	columns.forEach((column, number) => heads.push(make("th", { scope: "col",
-		class: rows.length && typeof column.of(rows[0]) === "string" && "text" },
+		class: (rows.length ? typeof column.of(rows[0]) === "string" : number === columns.length - 1) && "text" },
 		make("button", { type: "button", onclick: () => sort(number) }, column.name))));
 	fill();
-	return make("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": caption },
+	const sheet = make("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": caption },
 		make("table", {}, make("caption", {}, caption), make("thead", {}, make("tr", {}, heads)), body));
+	sheet.show = (others) => {
+		rows = others;
+		order();
+		fill();
+	};
+	return sheet;
 }
 
 // A button for more rows, if there are any: the same place with another number of them.

@@ -1,13 +1,21 @@
 // The place in the address says what is shown, so that going back works.
 
+// {name: [label; null: a link leads there, its function, of what kind of source; left out: of a
+// heap; or whether there is something to show]}
 const VIEWS = {
 	overview: ["Overview", overview], types: ["Types", types], tree: ["Tree", treeView], query: ["Query", query],
 	object: ["Object", object], waste: ["Waste", waste], cycles: ["Cycles", cycles],
-	why: [null, why], holders: [null, holders],
+	why: [null, why], holders: [null, holders], lines: [null, lines],
 	time: ["Over time", time, "recording"],
+	compare: ["Compare", compare, canCompare],
 };
-const viewsOf = (kind) => Object.keys(VIEWS).filter((name) => (VIEWS[name][2] ?? "heap") === kind);
 let sources = [], turn = 0;
+
+// chosen: a source; undefined: there are reports only.
+function viewsOf(chosen) {
+	const isPossible = (of = "heap") => typeof of === "function" ? of() : chosen?.kind === of;
+	return Object.keys(VIEWS).filter((name) => isPossible(VIEWS[name][2]) || (!chosen && name === "overview"));
+}
 
 function status(text, failed) {
 	$("status").textContent = shown(text);
@@ -36,16 +44,16 @@ async function show(by_user) {
 	const browsed = sources.filter((one) => one.kind !== "report");
 	const chosen = browsed.find((one) => String(one.source) === choice.source) ?? browsed[0];
 	source = chosen?.source ?? 0;
-	const views = viewsOf(chosen?.kind ?? "heap"), view = views.includes(name) ? name : views[0], main = $("main");
+	const views = viewsOf(chosen), view = views.includes(name) ? name : views[0], main = $("main");
 	$("source").value = source;
 	document.title = (VIEWS[view][0] ?? view) + " - tracer serve";
-	$("views").replaceChildren(...chosen ? views.filter((one) => VIEWS[one][0]).map((one) =>
+	$("views").replaceChildren(...views.length > 1 ? views.filter((one) => VIEWS[one][0]).map((one) =>
 		make("li", {}, make("a", { href: place(one), "aria-current": one === view ? "page" : undefined }, VIEWS[one][0]))) : []);
 	main.setAttribute("aria-busy", true);
 	status("Reading …");
 	let nodes = [], failed = null;
 	try {
-		if (chosen) nodes = await VIEWS[view][1](choice);
+		if (chosen || view !== "overview") nodes = await VIEWS[view][1](choice);
 	} catch (error) {
 		failed = error;
 	}

@@ -21,14 +21,21 @@ const SIZES = [
 // Without those that no row has.
 const sizesOf = (rows) => SIZES.filter((column) => rows.some((row) => column.of(row) !== undefined));
 
+// Whether the lines are known that allocated the objects of the heap that is shown.
+const hasLines = () => sources[source]?.lines;
+
 const KEYS = {
 	type: { name: "Type", of: (row) => row.type_name, cell: (row) => [typeLink(row.type_name), " ",
 		make("span", { class: "faint" }, link("paths", "why", { what: row.type_name }), " ",
-			link("holders", "holders", { what: row.type_name }))] },
+			link("holders", "holders", { what: row.type_name }),
+			hasLines() ? [" ", link("lines", "lines", { what: row.type_name })] : null)] },
 	module: { name: "Module", of: (row) => row.module ?? "(no module)" },
 	path: { name: "Path", of: (row) => row.path },
 	root: { name: "Root", of: (row) => row.root, cell: (row) => link(row.root, "query", { q: "root = " + quoted(row.root) }) },
 	container: { name: "Container", of: (row) => row.container ?? "", cell: (row) => [objectLink(row.container, row.address), " " + row.type_name] },
+	line: { name: "Line", of: (row) => row.line ?? "older than the trace, " + (row.module ?? "(no module)"),
+		cell: (row) => [KEYS.line.of(row), row.holder && row.size ? make("span", { class: "faint" }, " "
+			+ (100 * row.holder_size / row.size).toFixed(0) + " % through " + row.holder) : null] },
 	size: { name: "Size of each", of: (row) => row.from, cell: (row) => sizeText(row.from) + " and more" },
 };
 
@@ -50,10 +57,11 @@ async function overview() {
 }
 
 async function types(choice) {
-	const key = KEYS[choice.key] ? choice.key : "type";
+	const keys = Object.keys(KEYS).filter((one) => one !== "line" || hasLines());
+	const key = keys.includes(choice.key) ? choice.key : "type";
 	const answer = await askHeap("by", { key, top: choice.top ?? 100 });
 	const select = make("select", { id: "key", onchange: () => (location.hash = place("types", { key: select.value })) },
-		Object.keys(KEYS).map((one) => make("option", { value: one, selected: one === key }, one)));
+		keys.map((one) => make("option", { value: one, selected: one === key }, one)));
 	const rows = answer.statistics;
 	return [make("h2", {}, "What the heap consists of"), make("p", {}, make("label", {}, "By ", select)),
 		groups(many(answer.total.count, "object", "objects") + ", " + sizeText(answer.total.size) + ", by " + key, key, rows),
@@ -115,6 +123,22 @@ async function holders(choice) {
 	], answer.holders), more("holders", { what: choice.what }, answer.holders.length, answer.holders_total)];
 }
 
+async function lines(choice) {
+	const answer = await askHeap("lines", { what: choice.what, top: choice.top ?? 100 }), rows = answer.statistics;
+	return [make("h2", {}, "Lines that allocated " + choice.what),
+		groups(many(answer.total.count, "object", "objects") + ", " + sizeText(answer.total.size), "line", rows),
+		rows.length < (choice.top ?? 100) ? null : more("lines", { what: choice.what }, rows.length, 10000)];
+}
+
+// The stack that allocated an object. Nothing where no lines are known.
+function allocated(answer) {
+	if (answer.line === undefined) return null;
+	if (answer.line === null) return [make("h3", {}, "Allocated by"), make("p", {}, "A line that was not seen: it is older than the trace.")];
+	const frames = answer.traceback.length ? answer.traceback : [{ line: answer.line, function: "" }];
+	return [make("h3", {}, "Allocated by"), make("ol", { class: "path", id: "allocated" }, frames.map((frame) =>
+		make("li", {}, frame.line + (frame.function ? " in " + frame.function : ""))))];
+}
+
 const references = (caption, rows) => table(caption, [
 	{ name: "Kind", of: (row) => row.kind },
 	{ name: "Name", of: (row) => row.name },
@@ -136,7 +160,7 @@ async function object(choice) {
 	return [make("h2", {}, answer.type_name + " at " + addressText(answer.address)),
 		facts([["Value", answer.value ?? undefined], ["Size", sizeText(answer.size)], ["Retained", sizeText(answer.retained_size)],
 			["Reference count", answer.refcount === null ? "immortal" : countText(answer.refcount) + ", found " + countText(answer.found)]]),
-		make("h3", {}, "Path from a root"), paths.paths.map(pathNodes),
+		allocated(answer), make("h3", {}, "Path from a root"), paths.paths.map(pathNodes),
 		make("h3", {}, "Holds"), references(many(answer.references_out_total, "reference to an object", "references to objects"), answer.references_out),
 		more("object", { at: choice.at }, answer.references_out.length, answer.references_out_total),
 		make("h3", {}, "Is held by"), references(many(answer.references_in_total, "reference from an object", "references from objects"), answer.references_in),

@@ -4,6 +4,19 @@
 
 const ROW = 18, MIN_WIDTH = 0.4;
 
+// What has shrunk has stripes, so that no colour has to be told from another.
+function stripes(dark) {
+	const tile = document.createElement("canvas"), pen = tile.getContext("2d");
+	tile.width = tile.height = 6;
+	pen.strokeStyle = dark ? "rgb(255 255 255 / 0.3)" : "rgb(0 0 0 / 0.25)";
+	for (const x of [-6, 0, 6]) {
+		pen.moveTo(x, 6);
+		pen.lineTo(x + 6, 0);
+	}
+	pen.stroke();
+	return pen.createPattern(tile, "repeat");
+}
+
 class Graph {
 	constructor(canvas, scroll, height, onFocus) {
 		Object.assign(this, { canvas, scroll, height, onFocus });
@@ -70,7 +83,7 @@ class Graph {
 		const frame = tree.frameOf(node);
 		if (this.pattern && this.matches(node)) return dark ? "#b026c9" : "#e879f9";
 		if (tree.compared) {
-			const now = tree.sums[0][node], change = now - tree.sums[1][node];
+			const now = tree.sums[0][node], change = this.change(node);
 			const share = Math.min(1, Math.abs(change) / Math.max(now, 1));
 			const light = dark ? 28 + 14 * share : 92 - 30 * share;
 			return `hsl(${change > 0 ? 8 : 215} ${change ? 75 : 0}% ${light}%)`;
@@ -80,6 +93,11 @@ class Graph {
 		for (let i = 0; i < text.length; i++) hash = Math.imul(hash ^ text.charCodeAt(i), 16777619);
 		const shade = (hash >>> 9) % 10;
 		return `hsl(${(hash >>> 0) % 360} ${dark ? 38 : 58}% ${dark ? 32 + shade : 76 + shade}%)`;
+	}
+
+	// Of a comparison: how much it has grown.
+	change(node) {
+		return this.tree.compared ? this.tree.sums[0][node] - this.tree.sums[1][node] : 0;
 	}
 
 	matches(node) {
@@ -101,12 +119,16 @@ class Graph {
 		pen.clearRect(0, 0, width, view);
 		pen.font = "11px ui-monospace, monospace";
 		pen.textBaseline = "middle";
-		const letter = pen.measureText("m").width;
+		const letter = pen.measureText("m").width, shrunk = compared && stripes(dark);
 		this.walk(width, (node, x, wide) => {
 			const top = this.rowTop(this.tree.depth[node]);
 			if (top < -ROW || top > view) return;
 			pen.fillStyle = this.color(node, dark);
 			pen.fillRect(x, top, Math.max(wide - 0.5, MIN_WIDTH), ROW - 1);
+			if (this.change(node) < 0) {
+				pen.fillStyle = shrunk;
+				pen.fillRect(x, top, Math.max(wide - 0.5, MIN_WIDTH), ROW - 1);
+			}
 			if (node === this.focus && document.activeElement === this.canvas) {
 				pen.strokeStyle = dark ? "#fff" : "#000";
 				pen.lineWidth = 2;
@@ -121,7 +143,8 @@ class Graph {
 	}
 
 	title(node) {
-		return node ? frameTitle(this.tree.frameOf(node)) : "all";
+		const change = this.change(node), sign = change > 0 ? "▲ " : change < 0 ? "▼ " : "";
+		return sign + (node ? frameTitle(this.tree.frameOf(node)) : "all");
 	}
 
 	at(event) {

@@ -232,7 +232,7 @@ function start() {
 	if (data.snapshot.label)
 		for (const node of [$("tasks").firstChild, $("group").querySelector("[value=task]")])
 			if (node) node.textContent = shown(data.snapshot.label) + " ";
-	if (compared) $("colors").textContent = "Red has grown, blue has shrunk. ";
+	if (compared) $("colors").textContent = "▲ red has grown, ▼ blue with stripes has shrunk; frames are as wide as in the newer one. ";
 	for (const option of [...$("figure").options]) if (option.value.startsWith("alloc") && !has_allocated) option.remove();
 	$("processes").hidden = data.snapshot.processes.length < 2;
 	for (const id of ["view", "figure", "process", "thread", "task", "group", "inverted"]) $(id).addEventListener("change", show);
