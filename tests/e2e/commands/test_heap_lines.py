@@ -181,7 +181,11 @@ def test_of_objects(start, trace, ctl, run_tracer, any_python, tmp_path):
     assert "  allocated at %s in fill\n    %s in <module>\n" % (entry, caller) in text
     assert [r["line"] for r in ask(run_tracer, "lines", address, *of_dump)["statistics"]] == [entry]
     # Before the trace, and without one.
-    (kind,) = {r["type_address"] for r in ask(run_tracer, "--top", 0, dump)["statistics"] if r["type"] == "Entry"}
+    (kind,) = {
+        r["type_address"]
+        for r in ask(run_tracer, "--top", 0, dump)["statistics"]
+        if r["type"] == "Entry"
+    }
     shown = ask(run_tracer, "show", hex(kind), *of_dump)
     assert shown["line"] is None and shown["traceback"] == []
     assert "  older than the trace\n" in run_tracer("heap", "show", hex(kind), *of_dump).stdout

@@ -185,7 +185,9 @@ def test_heaps(serve, run_tracer, dumps):  # noqa: F811
             assert two == ask(run_tracer, "diff", *dumps[:2], *options)
             three = get(served, "/api/heap/diff", a=0, b=1, c=2, by=by, top=top)
             assert three == ask(run_tracer, "diff", *dumps, *options)
-    rows = {row["type_name"]: row for row in get(served, "/api/heap/diff", a=0, b=1, c=2)["statistics"]}
+    rows = {
+        row["type_name"]: row for row in get(served, "/api/heap/diff", a=0, b=1, c=2)["statistics"]
+    }
     assert rows["__main__.Item"]["stayed_count"] == rows["__main__.Item"]["count_diff"] == N
     served.end()
 
@@ -363,7 +365,9 @@ def test_page_parts(serve, run_tracer):  # noqa: F811
         assert any("\\u202e<script>" in option for option in options)
         tasks = [part for part in parts if part["kind"] == "task"]
         for select, part in (("a", tasks[0]), ("b", tasks[2])):
-            browser.run("document.getElementById('%s').value = %s" % (select, json.dumps(part["part"])))
+            browser.run(
+                "document.getElementById('%s').value = %s" % (select, json.dumps(part["part"]))
+            )
             browser.run("document.querySelector('h2').setAttribute('data-old', '')")
             browser.run("document.getElementById('%s').dispatchEvent(new Event('change'))" % select)
             browser.true("document.querySelector('h2') && !document.querySelector('[data-old]')")
@@ -449,13 +453,17 @@ def test_page_lines(serve, run_tracer, allocated):  # noqa: F811
             "[...document.querySelectorAll('td:last-child')].find((cell) => "
             "cell.textContent.startsWith('__main__.Entry ')).querySelectorAll('a')[3].click()"
         )
-        browser.true("document.querySelector('h2').textContent === 'Lines that allocated __main__.Entry'")
+        browser.true(
+            "document.querySelector('h2').textContent === 'Lines that allocated __main__.Entry'"
+        )
         browser.idle()
         entry = "%s:%d" % (program("held_lines.py"), marked_line("held_lines.py", "ENTRY"))
         assert browser.run(ROWS)[0][0][2].startswith(entry)
         found = ask(run_tracer, "query", "type = Entry", "--top", 1, path)["objects"]
         browser.go("#object?at=" + hex(found[0]["address"]))
-        frames = browser.run("[...document.querySelectorAll('#allocated li')].map((li) => li.textContent)")
+        frames = browser.run(
+            "[...document.querySelectorAll('#allocated li')].map((li) => li.textContent)"
+        )
         assert frames[0] == entry + " in fill" and frames[1].endswith(" in <module>")
         assert browser.errors == []
     served.end()

@@ -138,13 +138,15 @@ static int lines_read(struct serve *serve, const char *path)
 static int process_take(pid_t pid, struct serve_source *source)
 {
 	struct block_lines lines = {0};
-	int err = heap_lines_ask(pid, 0, &lines);
+	int unknown = heap_lines_ask(pid, 0, &lines);
 
-	if (err && err != -ESRCH)
-		log_info("serve: the lines of its objects are not known: %s", error_reason(err));
-	if (err)
+	/* Which of several sessions is meant, or growth mode; else there is none. */
+	if (unknown == -EEXIST || unknown == -ENOTSUP)
+		log_info("serve: the lines of its objects are not known: %s",
+			 error_reason(unknown));
+	if (unknown)
 		block_lines_free(&lines);
-	err = heap_take(NULL, pid, source);
+	int err = heap_take(NULL, pid, source);
 	if (err)
 		block_lines_free(&lines);
 	else
