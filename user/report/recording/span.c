@@ -117,7 +117,7 @@ struct span_sums {
 	struct stack_list list;
 	struct span_figures *stacks; /* by its numbers */
 	size_t capacity;
-	struct span_figures total;
+	struct span_figures total; /* but for the peak */
 	struct amount from, to, peak, allocated;
 	int allocated_known, is_estimate;
 };
@@ -205,6 +205,11 @@ static int ends_take(struct span_sums *sums, const struct recording_span *span)
 	if (err)
 		return err;
 	err = changes_take(sums, span, &both);
+	/* Where it is known as a whole, roundings of stacks do not add up. */
+	if (!err && both.allocated_known)
+		sums->total.freed = (struct amount){
+			gone(sums->allocated.size, both.total_size, both.old_total_size),
+			gone(sums->allocated.count, both.total_count, both.old_total_count)};
 	statistics_free(&both);
 	return err;
 }
@@ -239,25 +244,21 @@ static void amount_add(struct amount *sum, const struct amount *amount)
 	sum->count += amount->count;
 }
 
-static void figures_add(struct span_figures *sum, const struct span_figures *figures)
-{
-	amount_add(&sum->alive, &figures->alive);
-	amount_add(&sum->freed, &figures->freed);
-	amount_add(&sum->peak, &figures->peak);
-}
-
 static int sums_make(struct span_sums *sums, const struct recording_span *span)
 {
-	struct amount total;
 	int err = ends_take(sums, span)
 			  ?: alive_take(sums, span->peak, NULL, offsetof(struct span_figures, peak),
 					&sums->peak);
 
 	if (!err && span->young)
 		err = alive_take(sums, span->young, &own, offsetof(struct span_figures, alive),
-				 &total);
-	for (size_t i = 0; !err && i < sums->list.count; i++)
-		figures_add(&sums->total, &sums->stacks[i]);
+				 &sums->total.alive);
+	for (size_t i = 0; !err && i < sums->list.count; i++) {
+		if (!span->young)
+			amount_add(&sums->total.alive, &sums->stacks[i].alive);
+		if (!sums->allocated_known)
+			amount_add(&sums->total.freed, &sums->stacks[i].freed);
+	}
 	return err;
 }
 
