@@ -82,7 +82,7 @@ vpath %.c tools tools/bench $(wildcard tests/unit/* tests/unit/*/*) tests/fuzz t
 .DELETE_ON_ERROR:
 .SECONDARY:
 .PHONY: all help demo test check unit golden oracle documents machines e2e e2e-all e2e-long parity kills kernels \
-	unit-programs pythons cases services soak soak-agent kill-agent idle-agent unruly bench windows coverage stacks heaps distros roots fuzz fuzz-programs format lint tools \
+	unit-programs pythons cases services soak soak-agent kill-agent idle-agent unruly bench windows coverage stacks heaps screenshots distros roots fuzz fuzz-programs format lint tools \
 	static image portable portable-all man install uninstall deb deb-reproducible packages clean test-one compdb
 
 all: $(OUT)/tracer
@@ -189,7 +189,7 @@ $(GENERATED): $(OUT)/gen/%.pb-c.c: user/%.proto
 
 $(GENERATED:.c=.h): %.h: %.c
 
-# The pages of export --format html and of serve.
+# The pages of export --format html, of snapshots and of heaps, and of serve.
 PAGE     := user/report/export/page
 PAGE_PARTS := $(addprefix $(PAGE)/,page.html base.css page.css text.js stacks.js model.js graph.js page.js)
 SERVE    := user/cmd/serve/page
@@ -197,13 +197,17 @@ SERVE_PARTS := $(SERVE)/serve.html $(PAGE)/base.css $(SERVE)/serve.css $(PAGE)/t
 	$(addprefix $(PAGE)/,stacks.js graph.js) \
 	$(addprefix $(SERVE)/,parts.js tree.js query.js views.js time.js compare.js serve.js)
 $(OUT)/gen/page/page.h: $(PAGE_PARTS)
-$(OUT)/gen/page/serve.h: $(SERVE_PARTS)
+$(OUT)/gen/page/serve.h $(OUT)/gen/page/heap.h: $(SERVE_PARTS)
+# The same page asks a server, or is exported with its answers.
+$(OUT)/gen/page/serve.h: PAGE_VALUES := "CONNECT= connect-src 'self'; frame-src 'self';" DATA=
+$(OUT)/gen/page/heap.h: PAGE_VALUES := CONNECT=
 $(OUT)/gen/page/%.h: tools/make-page
 	@mkdir -p $(@D)
-	$(call say,PAGE,$@)tools/make-page $@ $(filter-out tools/make-page,$^)
+	$(call say,PAGE,$@)tools/make-page $@ $(PAGE_VALUES) $(filter-out tools/make-page,$^)
 
 $(OUT)/obj/user/report/export/html.o: $(OUT)/gen/page/page.h
 $(OUT)/obj/user/cmd/serve/serve_web.o: $(OUT)/gen/page/serve.h
+$(OUT)/obj/user/cmd/serve/serve_file.o: $(OUT)/gen/page/heap.h
 
 # For machines that have no database of terminals.
 $(OUT)/gen/tui/terminals.h: tools/make-terminals
@@ -334,7 +338,8 @@ test-one: $(if $(findstring .py,$(T)),$(OUT)/tracer,$(T:%=$(OUT)/tests/test_%))
 
 # Two files at a time: with three, the guests beside them do not get on.
 E2E_WORKERS := 2
-e2e: $(OUT)/tracer
+AXE := build/axe/node_modules/axe-core/axe.min.js
+e2e: $(OUT)/tracer $(if $(shell command -v npm),$(AXE))
 	$(Q)$(PYTEST) -n $(E2E_WORKERS) --dist loadfile --durations 30 tests/e2e
 
 # What takes minutes in a test of its own: crowds and storms of processes, all builds of CPython.
@@ -379,6 +384,14 @@ windows: $(OUT)/tracer
 
 coverage: $(OUT)/tracer
 	$(Q)TRACER=$(abspath $(OUT)/tracer) $(PYTHON) tools/bench/coverage_table.py $(COVERAGE)
+
+# docs/images/, by a small program and Chromium.
+screenshots: $(OUT)/tracer
+	$(Q)TRACER=$(abspath $(OUT)/tracer) $(PYTHON) tools/screenshots.py
+
+$(AXE):
+	@mkdir -p build/axe
+	$(Q)cd build/axe && npm install --silent --no-audit --no-fund --ignore-scripts axe-core@4.14.1
 
 # STACKS='--only "redis|cc1"'; the table of all programs is written into the documents.
 # MemLab is in no Debian package. Its download of a browser is not needed.

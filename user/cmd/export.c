@@ -9,6 +9,8 @@
 #include "cmd/evidence/bundle.h"
 #include "cmd/options/options.h"
 #include "cmd/options/source_roots.h"
+#include "cmd/serve/serve_file.h"
+#include "inspect/dump/dump_file.h"
 #include "report/export/exporter.h"
 #include "util/array.h"
 #include "util/error.h"
@@ -302,6 +304,23 @@ static int bundle_export(const struct export *export, const char *path)
 	return err ? (error_print(err, NULL, "%s", path), EXIT_FAILED) : EXIT_DONE;
 }
 
+/* A dump of a heap as a page. The exit status. */
+static int dump_export(const struct export *export, const char *path)
+{
+	struct outfile *file;
+	bool told = false;
+
+	if (export->exporter != &export_html || export->files.count != 1)
+		return usage(export, "a dump of a heap is exported as --format html, one at a "
+				     "time");
+	int err = outfile_open(&file, export->output, export->replace);
+	if (!err)
+		err = outfile_end(file, serve_file_write(path, file, export->output, &told));
+	if (err && !told)
+		error_print(err, NULL, "%s", export->output);
+	return err ? EXIT_FAILED : EXIT_DONE;
+}
+
 /* The exit status. */
 static int export_run(struct export *export)
 {
@@ -312,6 +331,8 @@ static int export_run(struct export *export)
 	if (status)
 		return status;
 	opts.name = export->files.items[0];
+	if (dump_is(opts.name))
+		return dump_export(export, opts.name);
 	/* Another format is of the session's snapshot in it. */
 	if (export->exporter == &export_html && export->files.count == 1 && bundle_is(opts.name))
 		return bundle_export(export, opts.name);
@@ -358,8 +379,9 @@ int cli_export(int argc, char **argv)
 		.parser = parse,
 		.args_doc = "FILE [OLDER] --format KIND -o OUT",
 		.doc = "Writes a snapshot in another format. FILE is a snapshot of tracer, a "
-		       "file of tracemalloc.Snapshot.dump() or a bundle of evidence (--on-oom): "
-		       "all of it for html, else the snapshot in it. OLDER is a snapshot to "
+		       "file of tracemalloc.Snapshot.dump(), a bundle of evidence (--on-oom): all "
+		       "of it for html, else the snapshot in it; or, for html, a dump of a heap: "
+		       "then the page has what retains most of it. OLDER is a snapshot to "
 		       "compare with (html).",
 		.children = export_children,
 		.help_filter = help_filter,

@@ -16,7 +16,7 @@ import urllib.parse
 
 import pytest
 
-from harness import TIMEOUT, environment, error_line, wait_until
+from harness import TIMEOUT, environment, error_line, memory_cgroup, wait_until
 from test_heap_graph import ask
 
 N = 3000
@@ -302,6 +302,55 @@ def test_browsers(serve, dump):
     for thread in threads:
         thread.join()
     assert not wrong
+    served.end()
+
+
+def test_slow_reader(serve, dump):
+    """Who asks for much and takes little holds up nobody, and gets all of it in the end."""
+    served = serve(dump)
+    cookie = served.login()
+    path = "/api/heap/query?top=10000&q=size+%3E+0"
+    whole = served.get(path)[2]
+    assert len(whole) > 1 << 20
+    with socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.settimeout(TIMEOUT)
+        client.connect(("127.0.0.1", served.port))
+        line = "GET %s HTTP/1.1\r\nHost: localhost\r\nCookie: %s\r\nConnection: close\r\n\r\n"
+        client.sendall((line % (path, cookie)).encode())
+        got = client.recv(100)
+        for key in ("type", "root", "module", "path"):
+            assert served.heap("by", key=key)["total"]["count"] > N
+            got += client.recv(1000)
+        while piece := client.recv(1 << 16):
+            got += piece
+    head, _, body = got.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 200") and body == whole
+    served.end()
+
+
+def test_too_large(serve, run_tracer, tracer, dump):
+    """A dump that does not fit is refused before it is read; and if memory runs out all the same, the
+    server is the process that the kernel ends."""
+    with memory_cgroup(16 << 20) as folder:
+        inside = 'echo $$ > "$0"/cgroup.procs; exec "$@"'
+        for words in (["serve", dump], ["export", dump, "--format", "html", "-o", dump + ".html"]):
+            done = subprocess.run(
+                ["sh", "-c", inside, folder, tracer, *words],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                timeout=TIMEOUT,
+            )
+            assert done.returncode == 1 and done.stdout == ""
+            assert re.fullmatch(
+                r"tracer: .*: its memory of \d+ MiB is more than the \d+ MiB that may be used\n",
+                done.stderr,
+            )
+    assert not os.path.exists(dump + ".html")
+    served = serve(dump)
+    with open("/proc/%d/oom_score_adj" % served.process.pid) as file:
+        assert file.read() == "1000\n"
     served.end()
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The page of tracer serve in a real browser: by the keyboard alone, with hostile names, in the dark,
-on paper and on a narrow screen; what it shows is what tracer heap prints."""
+on paper and on a narrow screen, without what axe-core finds; what it shows is what tracer heap
+prints."""
 import json
 import os
 import shutil
@@ -28,6 +29,25 @@ KEYS = {
     "ArrowRight": (39, ""),
     "ArrowDown": (40, ""),
 }
+AXE = os.environ.get("AXE") or os.path.join(
+    ROOT, "build", "axe", "node_modules", "axe-core", "axe.min.js"
+)
+# One of each kind; of an object the one that the views lead to.
+PLACES = (
+    "#overview",
+    "#types",
+    "#types?key=container",
+    "#tree",
+    "#query",
+    "#query?q=type+%3D+Node",
+    "#query?q=type+%3D",
+    "#why?what=Node",
+    "#holders?what=Node",
+    "#object",
+    "#object?at=0x12",
+    "#waste",
+    "#cycles",
+)
 IDLE = "document.getElementById('main')?.getAttribute('aria-busy') === 'false'"
 ROWS = "[...document.querySelectorAll('main table')].map((table) => [...table.tBodies[0].rows].map((row) => [...row.cells].map((cell) => cell.textContent)))"
 
@@ -39,10 +59,13 @@ class Page(Browser):
 
     def __enter__(self):
         super().__enter__()
+        self.start()
+        return self
+
+    def start(self):
         self.open(self.served.base + self.served.path)
         self.served.link_read()
         self.idle()
-        return self
 
     def true(self, expression, what=None):
         wait_until(lambda: self.run(expression), what or expression)
@@ -95,6 +118,23 @@ class Page(Browser):
         self.true("document.querySelector('[data-old]') === null", place)
         self.idle()
 
+    def axe(self):
+        """What axe-core finds in what is shown, in light and dark: [(rule, elements)]."""
+        if not self.run("'axe' in window"):
+            with open(AXE, encoding="utf-8") as file:
+                self.run(file.read() + "; 0")
+        # Of an open node of the tree, this rule takes the texts of the nodes in it for its label.
+        rules = {"label-content-name-mismatch": {"enabled": False}}
+        found = []
+        for scheme in ("light", "dark"):
+            features = [{"name": "prefers-color-scheme", "value": scheme}]
+            self.call("Emulation.setEmulatedMedia", features=features)
+            found += self.wait(
+                "axe.run(document, %s).then((found) => found.violations)"
+                % json.dumps({"rules": rules})
+            )
+        return [(rule["id"], [node["html"] for node in rule["nodes"]]) for rule in found]
+
     def nodes(self):
         """{what a screen reader says: its role}"""
         self.call("Accessibility.enable")
@@ -110,6 +150,13 @@ class Page(Browser):
 def page(serve, dump):  # noqa: F811
     served = serve(dump)
     yield served
+
+
+@pytest.fixture
+def axe():
+    """`make e2e` brings axe-core by npm, which is in no package of Debian."""
+    if not os.path.exists(AXE):
+        pytest.skip("no axe-core: make %s" % os.path.relpath(AXE, ROOT))
 
 
 def size_text(size):
@@ -269,7 +316,39 @@ def test_media(page, dark):
             for of in ("backgroundColor", "color")
         )
         assert (ground < 200 and text > 500) if dark else (ground > 600 and text < 200)
-        browser.call("Emulation.setEmulatedMedia", media="print")
+        browser.call(
+            "Emulation.setEmulatedMedia",
+            media="print",
+            features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}],
+        )
+        assert browser.run("getComputedStyle(document.body).color") == "rgb(27, 27, 31)"
         assert browser.run("getComputedStyle(document.querySelector('nav')).display") == "none"
         assert browser.errors == []
+    page.end()
+
+
+def places_axe(browser):
+    """Whatever is shown, axe-core finds nothing."""
+    found = {}  # {place: what axe-core finds there}
+    for place in PLACES:
+        browser.go(place)
+        found[place] = browser.axe()
+        if place == "#tree":
+            browser.run("document.querySelector('[role=treeitem] > .label').click()")
+            browser.true("document.querySelector('[role=group] [role=treeitem]') !== null")
+            found["#tree, open"] = browser.axe()
+        if place == "#query":
+            browser.run("document.getElementById('query')?.focus()")
+            found["#query, completion"] = browser.axe()
+        if place == "#waste":
+            browser.go(browser.run("document.querySelector('main td a').hash"))
+            found["an object"] = browser.axe()
+    wrong = ["%s: %s" % each for each in found.items() if each[1]]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("width", (360, 1200))
+def test_axe(page, axe, width):
+    with Page(page, width=width) as browser:
+        places_axe(browser)
     page.end()

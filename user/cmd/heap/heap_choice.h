@@ -136,6 +136,18 @@ int heap_tree_print(const struct heap_choice *choice, const struct heap_graph *h
  * and of those above the node, not of the whole tree.
  */
 int heap_level_print(const struct heap_choice *choice, const struct heap_graph *heap);
+
+struct heap_level_node {
+	uint32_t object;   /* the one that names it */
+	uint64_t retained; /* bytes */
+	bool opens;        /* there is a level below it */
+};
+/*
+ * The nodes that heap_level_print() prints, at most `most`, the largest first. object: GRAPH_NONE:
+ * of the outermost level. The caller frees *out. 0, -ENOMEM.
+ */
+int heap_level_read(const struct heap_graph *heap, uint32_t object, size_t most,
+		    struct heap_level_node **out, size_t *count);
 /*
  * Writes the heap in the format of Chrome DevTools to standard output, by line with the stacks that
  * allocated the objects. 0, -errno without a message.

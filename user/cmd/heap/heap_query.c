@@ -22,6 +22,7 @@
 #include "util/text.h"
 
 #define QUERY_DEPTH 64u /* of parentheses and negations */
+#define RECENT      64u /* answers of a comparison */
 
 enum query_operator {
 	OP_EQUAL,
@@ -164,6 +165,12 @@ const char *query_field(size_t number, const char **help, const char **operators
 
 enum node_kind { NODE_TEST, NODE_NOT, NODE_AND, NODE_OR };
 
+/* An answer that is found without a search: neighbours in memory are of a few kinds. */
+struct query_recent {
+	uint64_t key;
+	bool is_known, is_true;
+};
+
 struct query_node {
 	enum node_kind kind;
 	uint32_t left, right; /* nodes */
@@ -175,6 +182,7 @@ struct query_node {
 	int has_regex;
 	/* answers that are known: by type, or by the shape of the path */
 	struct id_map known;
+	struct query_recent recent[RECENT]; /* some of them */
 };
 
 struct query {
@@ -381,7 +389,12 @@ static int test_parse(struct query *query, uint32_t *out)
 	       ?: value_take(query, node);
 }
 
-/* Operands of one kind from left to right. */
+static bool is_cheap(const struct query *query, uint32_t node)
+{
+	return query->nodes[node].kind == NODE_TEST && query->nodes[node].field->of == OF_NUMBER;
+}
+
+/* Operands of one kind from left to right; numbers are looked at first. */
 static int list_parse(struct query *query, enum node_kind kind, const char *word,
 		      int (*operand)(struct query *query, uint32_t *out), uint32_t *out)
 {
@@ -390,7 +403,12 @@ static int list_parse(struct query *query, enum node_kind kind, const char *word
 	while (!err && word_take(query, word)) {
 		uint32_t right;
 
-		err = operand(query, &right) ?: node_new(query, kind, *out, right, out);
+		err = operand(query, &right);
+		if (err)
+			return err;
+		uint32_t left = *out;
+		bool swaps = is_cheap(query, right) && !is_cheap(query, left);
+		err = node_new(query, kind, swaps ? right : left, swaps ? left : right, out);
 	}
 	return err;
 }
@@ -490,11 +508,15 @@ static bool is_test_true(struct query *query, struct query_node *node, uint32_t 
 		return is_text_so(query, node, object);
 	uint64_t key = node->field->of == OF_TYPE ? heap->graph->type_of[object]
 						  : heap->paths->shape[object];
+	struct query_recent *recent = &node->recent[key % RECENT];
+	if (recent->is_known && recent->key == key)
+		return recent->is_true;
 	uint32_t known = id_map_find(&node->known, key);
 	if (known == ID_MAP_NONE) {
 		known = is_text_so(query, node, object);
 		query->err = query->err ?: id_map_put(&node->known, key, known);
 	}
+	*recent = (struct query_recent){key, true, known};
 	return known;
 }
 
@@ -519,10 +541,9 @@ static bool is_node_true(struct query *query, uint32_t number, uint32_t object)
 int query_run(struct query *query, const struct heap_graph *heap, struct query_found *out)
 {
 	const struct graph *graph = heap->graph;
-	_cleanup_free_ uint32_t *group_of = numbers_new(graph->count);
 
 	*out = (struct query_found){.matched = calloc(graph->count + 1, 1)};
-	if (!group_of || !out->matched)
+	if (!out->matched)
 		return -ENOMEM;
 	query->heap = heap;
 	query->err = 0;
@@ -530,13 +551,12 @@ int query_run(struct query *query, const struct heap_graph *heap, struct query_f
 		if (!is_node_true(query, query->root, (uint32_t)i))
 			continue;
 		out->matched[i] = 1;
-		group_of[i] = 0;
 		out->count++;
 		out->bytes += graph_bytes(graph, (uint32_t)i);
 	}
 	for (uint32_t i = 0; i < query->count; i++)
 		id_map_free(&query->nodes[i].known);
-	return query->err ?: retained_groups(heap->retained, group_of, 1, NULL, &out->retained);
+	return query->err ?: retained_together(heap->retained, out->matched, &out->retained);
 }
 
 void query_found_free(struct query_found *found)
@@ -546,14 +566,6 @@ void query_found_free(struct query_found *found)
 }
 
 /* --- the answer ------------------------------------------------------------------------------- */
-
-static int object_compare(const void *a, const void *b, void *context)
-{
-	const struct retained *retained = context;
-	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-
-	return CMP(retained->bytes[y], retained->bytes[x]) ?: CMP(x, y);
-}
 
 static void object_print(const struct heap_choice *choice, const struct heap_graph *heap,
 			 uint32_t object)
@@ -609,39 +621,12 @@ static void total_print(const struct heap_choice *choice, const struct heap_grap
 	       SIZE_TEXT(found->retained.bytes), found->retained.count);
 }
 
-/*
- * The largest objects that were found, in order; the caller frees. Sorting all of millions would
- * take seconds: twice as many as are shown are kept at a time.
- */
-static uint32_t *largest_new(const struct heap_graph *heap, const struct query_found *found,
-			     size_t shown)
-{
-	struct retained *retained = heap->retained;
-	size_t count = 0, room = shown < found->count ? 2 * shown : found->count;
-	uint32_t *objects = malloc((room + 1) * sizeof(*objects));
-	bool is_full = false; /* objects[shown - 1] is the smallest of the largest ones so far */
-
-	for (uint32_t i = 0; objects && shown && i < heap->graph->count; i++) {
-		if (!found->matched[i] ||
-		    (is_full && object_compare(&i, &objects[shown - 1], retained) > 0))
-			continue;
-		if (count == room) {
-			qsort_r(objects, count, sizeof(*objects), object_compare, retained);
-			count = shown;
-			is_full = true;
-		}
-		objects[count++] = i;
-	}
-	if (objects)
-		qsort_r(objects, count, sizeof(*objects), object_compare, retained);
-	return objects;
-}
-
 static int found_print(const struct heap_choice *choice, const struct heap_graph *heap,
 		       const struct query_found *found)
 {
 	size_t shown = report_rows(&choice->output.opts, found->count);
-	_cleanup_free_ uint32_t *objects = largest_new(heap, found, shown);
+	_cleanup_free_ uint32_t *objects =
+		retained_largest(heap->retained, found->matched, shown, &shown);
 
 	if (!objects)
 		return -ENOMEM;

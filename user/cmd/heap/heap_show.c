@@ -30,7 +30,7 @@ static void reference_show(void *context, uint64_t target, enum reference_kind k
 	struct buffer name = {0};
 	const char *kind_name;
 
-	if (showing->err || (showing->inwards && target != graph->addresses[showing->object]))
+	if (showing->err)
 		return;
 	showing->total++;
 	if (top && showing->shown == top)
@@ -88,7 +88,8 @@ static void direction_show(struct showing *showing, int inwards)
 		if (i > graph->in_start[showing->object] && graph->in[i] == graph->in[i - 1])
 			continue;
 		showing->source = graph->in[i];
-		graph_references(graph, showing->source, reference_show, showing);
+		graph_references_to(graph, showing->source, graph->addresses[showing->object],
+				    reference_show, showing);
 	}
 	if (json) {
 		json_close(json, ']');

@@ -255,6 +255,14 @@ static int tree_print(const struct tree *tree)
 	return heap_answer_end(tree->choice, tree->heap);
 }
 
+static void tree_free(struct tree *tree)
+{
+	id_map_free(&tree->node_of);
+	free(tree->nodes);
+	free(tree->of_object);
+	free(tree->order);
+}
+
 int heap_tree_print(const struct heap_choice *choice, const struct heap_graph *heap)
 {
 	struct tree tree = {.choice = choice, .heap = heap};
@@ -263,10 +271,7 @@ int heap_tree_print(const struct heap_choice *choice, const struct heap_graph *h
 	tree.of_object = malloc((heap->graph->count + 1) * sizeof(*tree.of_object));
 	if (tree.of_object)
 		err = objects_add(&tree) ?: tree_sort(&tree) ?: tree_print(&tree);
-	id_map_free(&tree.node_of);
-	free(tree.nodes);
-	free(tree.of_object);
-	free(tree.order);
+	tree_free(&tree);
 	return err;
 }
 
@@ -345,23 +350,46 @@ static int level_fill(struct tree *tree, const struct heap_tree_members *members
 	return err;
 }
 
+/* Fills the tree with the level below the object's node. 0, -ENOMEM. tree_free() in each case. */
+static int level_make(struct tree *tree, uint32_t object)
+{
+	struct heap_tree_members members = {0};
+	int err = members_find(&members, tree->heap, object)
+			  ?: level_fill(tree, &members)
+			  ?: tree_sort(tree);
+
+	free(members.items);
+	return err;
+}
+
 int heap_level_print(const struct heap_choice *choice, const struct heap_graph *heap)
 {
 	struct tree tree = {.choice = choice, .heap = heap, .is_level = true};
-	struct heap_tree_members members = {0};
 	struct chosen chosen = {.object = (uint32_t)heap->graph->count};
 	int err = choice->what ? chosen_find(heap, choice->what, &chosen) : 0;
 
 	if (!err && chosen.types)
 		err = error_set(-ENOENT, "a node of the tree is named by an address");
-	err = err ?: members_find(&members, heap, chosen.object)
-	      ?: level_fill(&tree, &members)
-	      ?: tree_sort(&tree)
-	      ?: tree_print(&tree);
+	err = err ?: level_make(&tree, chosen.object) ?: tree_print(&tree);
 	chosen_free(&chosen);
-	id_map_free(&tree.node_of);
-	free(members.items);
-	free(tree.nodes);
-	free(tree.order);
+	tree_free(&tree);
 	return err;
+}
+
+int heap_level_read(const struct heap_graph *heap, uint32_t object, size_t most,
+		    struct heap_level_node **out, size_t *count)
+{
+	struct tree tree = {.heap = heap, .is_level = true};
+	int err = level_make(&tree, object == GRAPH_NONE ? (uint32_t)heap->graph->count : object);
+
+	*count = err ? 0 : lesser(tree.count, most);
+	*out = malloc((*count + 1) * sizeof(**out));
+	for (size_t i = 0; *out && i < *count; i++) {
+		const struct heap_tree_node *node = &tree.nodes[tree.order[i]];
+
+		(*out)[i] = (struct heap_level_node){node->example, node->retained_bytes,
+						     node->retained_count > node->count};
+	}
+	tree_free(&tree);
+	return *out ? err : -ENOMEM;
 }

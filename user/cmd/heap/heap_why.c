@@ -4,10 +4,12 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cmd/heap/heap_chosen.h"
 #include "cmd/heap/heap_view.h"
 #include "util/array.h"
+#include "util/cleanup.h"
 #include "util/json.h"
 #include "util/size.h"
 #include "util/sorted.h"
@@ -302,6 +304,24 @@ static int holders_write(const struct heap_choice *choice, const struct heap_gra
 	return heap_answer_end(choice, heap) ?: err;
 }
 
+/* By object, 1: it may refer to a chosen one. The caller frees. NULL: no memory. */
+static uint8_t *sources_new(const struct heap_why_holding *holding)
+{
+	const struct graph *graph = holding->graph;
+	uint8_t *sources = array_new(graph->count + 1, 1);
+
+	/* Where edges are missing, all objects are looked at. */
+	if (sources && graph->cut)
+		memset(sources, 1, graph->count);
+	for (size_t i = 0; sources && i < graph->beside_count; i++)
+		sources[graph->beside[i]] = 1;
+	for (uint32_t i = 0; sources && i < graph->count; i++)
+		if (is_chosen((void *)&holding->chosen, i))
+			for (uint32_t at = graph->in_start[i]; at < graph->in_start[i + 1]; at++)
+				sources[graph->in[at]] = 1;
+	return sources;
+}
+
 int heap_holders_print(const struct heap_choice *choice, const struct heap_graph *heap)
 {
 	struct heap_why_holding holding = {.graph = heap->graph};
@@ -311,8 +331,13 @@ int heap_holders_print(const struct heap_choice *choice, const struct heap_graph
 		chosen_free(&holding.chosen);
 		return err;
 	}
+	_cleanup_free_ uint8_t *sources = sources_new(&holding);
+	if (!sources)
+		holding.err = -ENOMEM;
 	graph_work_begin(heap->graph);
 	for (size_t i = 0; i < heap->graph->count && !holding.err; i++) {
+		if (!sources[i])
+			continue;
 		holding.source = (uint32_t)i;
 		graph_references(heap->graph, (uint32_t)i, holder_visit, &holding);
 	}

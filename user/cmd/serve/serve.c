@@ -9,6 +9,7 @@
 
 #include "cmd/cli.h"
 #include "cmd/evidence/bundle.h"
+#include "cmd/evidence/suspect.h"
 #include "cmd/options/options.h"
 #include "cmd/options/targets.h"
 #include "cmd/serve/serve_compare.h"
@@ -235,6 +236,7 @@ static int serve_run(struct serve *serve)
 		if (opener < 0)
 			error_print(opener, "open the link that is printed", "--open");
 	}
+	suspect_yield_memory();
 	err = sources_read(serve);
 	if (!err) {
 		const struct serve_opts opts = {.sources = serve->sources,

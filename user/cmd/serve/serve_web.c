@@ -65,9 +65,10 @@ struct serve_question {
 
 /* What a process of its own answers: before it is asked, or while others ask something else. */
 struct serve_ahead {
-	size_t next; /* question of `slow`, of all sources */
-	pid_t child; /* 0: none */
-	int fd;      /* from it */
+	size_t next;                /* question of `slow`, of all sources */
+	pid_t child;                /* 0: none */
+	int fd;                     /* from it */
+	char type[TYPES_FULL_NAME]; /* that it is asked about, if it is */
 	struct serve_question question;
 	struct buffer answer;
 	struct MHD_Connection *waiting[WAITING]; /* for that answer, or for the process */
@@ -645,17 +646,25 @@ static enum MHD_Result comparison_take(const struct serve_request *request,
 			 bytes);
 }
 
-static enum MHD_Result json_make(const struct serve_request *request,
-				 const struct serve_route *route)
+/* The caller frees *text. 0, -ENOMEM. */
+static int json_make(const struct serve_request *request, const struct serve_route *route,
+		     char **text, size_t *bytes)
+{
+	struct json json = {.out = open_memstream(text, bytes)};
+
+	if (!json.out)
+		return -ENOMEM;
+	route->json(&json, request);
+	return fclose(json.out) ? -ENOMEM : 0;
+}
+
+static enum MHD_Result json_reply(const struct serve_request *request,
+				  const struct serve_route *route)
 {
 	char *text = NULL;
 	size_t bytes = 0;
-	struct json json = {.out = open_memstream(&text, &bytes)};
 
-	if (!json.out)
-		return MHD_NO;
-	route->json(&json, request);
-	if (fclose(json.out)) {
+	if (json_make(request, route, &text, &bytes)) {
 		free(text);
 		return MHD_NO;
 	}
@@ -681,6 +690,20 @@ static enum MHD_Result page_reply(const struct serve_request *request, const voi
 	return result;
 }
 
+int serve_answer(const struct serve_opts *opts, const char *path, const char *what, char **text,
+		 size_t *bytes)
+{
+	struct serve_web web = {.opts = *opts};
+	const struct serve_request request = {.web = &web};
+	const struct serve_route *route = route_find(path);
+	_cleanup_(question_free) struct serve_question question = {0};
+
+	if (route->json)
+		return json_make(&request, route, text, bytes);
+	return question_make(&question, &web, route, 0, what, TOP)
+		       ?: question_answer(&question, text, bytes);
+}
+
 /* --- answers ahead of their questions --------------------------------------------------------- */
 
 /* What takes seconds of a heap of millions of objects, as the page asks for it. */
@@ -691,17 +714,50 @@ static const struct {
 	{"/api/heap/waste", NULL},  {"/api/heap/cycles", NULL},
 };
 
+/* And of so many types, those with most objects, what holds them. */
+#define SLOW_TYPES 8u
+#define SLOW_COUNT (ARRAY_SIZE(slow) + SLOW_TYPES)
+
+/* The name of the type with most objects but `rank` others; "": there are none. */
+static void slow_type(const struct graph *graph, size_t rank, char name[TYPES_FULL_NAME])
+{
+	uint32_t chosen[SLOW_TYPES] = {0};
+
+	name[0] = '\0';
+	for (size_t i = 0; i < graph->types.count; i++) {
+		uint32_t moved = (uint32_t)i;
+
+		for (size_t at = 0; at <= rank; at++)
+			if (at == i ||
+			    graph->proofs[moved].objects > graph->proofs[chosen[at]].objects) {
+				uint32_t other = chosen[at];
+
+				chosen[at] = moved;
+				moved = other;
+			}
+	}
+	if (rank < graph->types.count && graph->proofs[chosen[rank]].objects)
+		types_full_name(&graph->types, &graph->types.entries[chosen[rank]], name);
+}
+
 /* The next question; false: there is none. */
 static bool ahead_next(struct serve_web *web, struct serve_question *question)
 {
-	while (web->ahead.next < ARRAY_SIZE(slow) * web->opts.count) {
-		size_t number = web->ahead.next % ARRAY_SIZE(slow);
-		size_t source = web->ahead.next++ / ARRAY_SIZE(slow);
+	while (web->ahead.next < SLOW_COUNT * web->opts.count) {
+		size_t number = web->ahead.next % SLOW_COUNT;
+		size_t source = web->ahead.next++ / SLOW_COUNT;
+		const char *path = "/api/heap/holders", *what = web->ahead.type;
 
 		if (!web->opts.sources[source].is_heap)
 			continue;
-		if (!question_make(question, web, route_find(slow[number].path), source,
-				   slow[number].what, TOP) &&
+		if (number < ARRAY_SIZE(slow))
+			path = slow[number].path, what = slow[number].what;
+		else
+			slow_type(web->opts.sources[source].heap.graph, number - ARRAY_SIZE(slow),
+				  web->ahead.type);
+		if (what && !what[0])
+			continue;
+		if (!question_make(question, web, route_find(path), source, what, TOP) &&
 		    !answer_find(web, question->key))
 			return true;
 		question_free(question);
@@ -783,7 +839,7 @@ static enum MHD_Result request_answer(struct serve_request *request,
 	if (is_of_recording(route) && !request->source->recording.file.size)
 		return error_reply(request->connection, 404, "this source is no recording");
 	if (route->json)
-		return json_make(request, route);
+		return json_reply(request, route);
 	if (route->compare)
 		return comparison_take(request, route);
 	if (!route->heap && !strcmp(route->path, "/"))

@@ -48,3 +48,9 @@ int serve_web_new(struct serve_web **out, int listener);
  */
 int serve_web_run(struct serve_web *web, const struct serve_opts *opts);
 void serve_web_free(struct serve_web *web); /* NULL is legal */
+/*
+ * The answer to one question of the page about the first source: path: "/api/…", what: what it is
+ * about; NULL: nothing. The caller frees *text, also after a failure. 0, -errno (error_set).
+ */
+int serve_answer(const struct serve_opts *opts, const char *path, const char *what, char **text,
+		 size_t *bytes);

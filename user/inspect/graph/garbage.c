@@ -199,7 +199,8 @@ static void guess_visit(void *context, uint64_t target, enum reference_kind kind
 	    !is_unnamed(graph, dropping->source, kind, slot))
 		return;
 	uint64_t word = graph_word_address(graph, dropping->source, kind, slot);
-	dropping->err = id_map_put(&graph->refuted, word, 1);
+	dropping->err =
+		id_map_put(&graph->refuted, word, 1) ?: graph_beside_add(graph, dropping->source);
 	if (dropping->err)
 		return;
 	dropping->excess[object]--;

@@ -33,6 +33,7 @@ uint64_t graph_refcount(const struct graph *graph, uint64_t address)
 struct graph_filter {
 	struct graph *graph;
 	uint32_t source;
+	uint64_t only; /* references to this address; 0: all */
 	reference_fn visit;
 	void *context;
 };
@@ -41,7 +42,7 @@ static void object_filter(void *context, uint64_t target, enum reference_kind ki
 {
 	const struct graph_filter *filter = context;
 
-	if (graph_find(filter->graph, target) == GRAPH_NONE)
+	if (filter->only ? target != filter->only : graph_find(filter->graph, target) == GRAPH_NONE)
 		return;
 	if (filter->graph->refuted.count &&
 	    id_map_find(&filter->graph->refuted, graph_word_address(filter->graph, filter->source,
@@ -57,8 +58,17 @@ void graph_work_begin(struct graph *graph)
 
 void graph_references(struct graph *graph, uint32_t object, reference_fn visit, void *context)
 {
-	struct graph_filter filter = {
-		.graph = graph, .source = object, .visit = visit, .context = context};
+	graph_references_to(graph, object, 0, visit, context);
+}
+
+void graph_references_to(struct graph *graph, uint32_t object, uint64_t target, reference_fn visit,
+			 void *context)
+{
+	struct graph_filter filter = {.graph = graph,
+				      .source = object,
+				      .only = target,
+				      .visit = visit,
+				      .context = context};
 
 	references_each(&graph->references, graph->addresses[object], graph_type(graph, object),
 			object_filter, &filter);
@@ -134,6 +144,16 @@ int graph_counts(const struct graph *graph, uint32_t source, uint64_t target,
 	       interned_state(graph, target) != 1;
 }
 
+int graph_beside_add(struct graph *graph, uint32_t source)
+{
+	if (graph->beside_count && graph->beside[graph->beside_count - 1] == source)
+		return 0;
+	int err = ARRAY_GROW(graph->beside, graph->beside_capacity, graph->beside_count);
+	if (!err)
+		graph->beside[graph->beside_count++] = source;
+	return err;
+}
+
 static void edge_visit(void *context, uint64_t target, enum reference_kind kind, uint64_t slot)
 {
 	struct edging *edging = context;
@@ -141,6 +161,11 @@ static void edge_visit(void *context, uint64_t target, enum reference_kind kind,
 	uint32_t object = graph_find(graph, target);
 
 	if (object == GRAPH_NONE || edging->err)
+		return;
+	bool counts = graph_counts(graph, edging->source, target, kind);
+	if (!counts || object == edging->source)
+		edging->err = graph_beside_add(graph, edging->source);
+	if (edging->err)
 		return;
 	if (kind == REFERENCE_MAYBE) {
 		struct graph_root_word word = {.object = object,
@@ -152,7 +177,7 @@ static void edge_visit(void *context, uint64_t target, enum reference_kind kind,
 		edging->err = graph_word_add(graph, &word);
 		return;
 	}
-	if (!graph_counts(graph, edging->source, target, kind))
+	if (!counts)
 		return;
 	if (graph->held[object] < UINT32_MAX)
 		graph->held[object]++;
@@ -319,6 +344,7 @@ void graph_free(struct graph *graph)
 	free(graph->out);
 	free(graph->in_start);
 	free(graph->in);
+	free(graph->beside);
 	free(graph->words);
 	free(graph->proofs);
 	free(graph->pages);

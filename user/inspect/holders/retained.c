@@ -6,6 +6,7 @@
 
 #include "inspect/holders/dominators.h"
 #include "util/array.h"
+#include "util/sorted.h"
 
 static void sums_find(struct retained *retained, const uint32_t *order, uint32_t reached)
 {
@@ -125,6 +126,42 @@ int retained_groups(const struct retained *retained, const uint32_t *group_of, s
 	return err;
 }
 
+enum { UNKNOWN, OUTSIDE, INSIDE };
+
+/* Is the object a matched one, or in one? Each is looked at once: state keeps the answers. */
+static bool is_inside(const struct retained *retained, const uint8_t *matched, uint8_t *state,
+		      uint32_t object)
+{
+	uint32_t root = (uint32_t)retained->graph->count, end = object;
+
+	while (end < root && !state[end] && !matched[end])
+		end = retained->idom[end];
+	uint8_t found = end >= root ? OUTSIDE : state[end] ? state[end] : INSIDE;
+	for (; object != end; object = retained->idom[object])
+		state[object] = found;
+	if (end < root)
+		state[end] = found;
+	return found == INSIDE;
+}
+
+int retained_together(const struct retained *retained, const uint8_t *matched,
+		      struct retained_sum *sum)
+{
+	size_t count = retained->graph->count;
+	uint8_t *state = array_new(count + 1, 1);
+
+	*sum = (struct retained_sum){0};
+	for (size_t i = 0; state && i < count; i++) {
+		if (!matched[i] || retained->idom[i] == DOMINATORS_NONE ||
+		    is_inside(retained, matched, state, retained->idom[i]))
+			continue;
+		sum->bytes += retained->bytes[i];
+		sum->count += retained->counts[i];
+	}
+	free(state);
+	return state ? 0 : -ENOMEM;
+}
+
 static int sums_and_children(struct retained *retained, const uint32_t *order, uint32_t reached)
 {
 	size_t count = retained->graph->count;
@@ -151,6 +188,39 @@ static int types_fill(struct retained *retained)
 }
 
 /* Each step allocates what it needs: the dominators take as much as the rest. */
+static int largest_compare(const void *a, const void *b, void *context)
+{
+	const struct retained *retained = context;
+	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+	return CMP(retained->bytes[y], retained->bytes[x]) ?: CMP(x, y);
+}
+
+/* Sorting all of millions would take seconds: twice as many as are wanted are kept at a time. */
+uint32_t *retained_largest(const struct retained *retained, const uint8_t *matched, size_t most,
+			   size_t *count)
+{
+	size_t all = retained->graph->count, room = most < all / 2 ? 2 * most : all, kept = 0;
+	uint32_t *objects = malloc((room + 1) * sizeof(*objects));
+	bool is_full = false; /* objects[most - 1] is the smallest of the largest ones so far */
+
+	for (uint32_t i = 0; objects && most && i < all; i++) {
+		if ((matched && !matched[i]) ||
+		    (is_full && largest_compare(&i, &objects[most - 1], (void *)retained) > 0))
+			continue;
+		if (kept == room) {
+			qsort_r(objects, kept, sizeof(*objects), largest_compare, (void *)retained);
+			kept = most;
+			is_full = true;
+		}
+		objects[kept++] = i;
+	}
+	if (objects)
+		qsort_r(objects, kept, sizeof(*objects), largest_compare, (void *)retained);
+	*count = kept < most ? kept : most;
+	return objects;
+}
+
 static int retained_fill(struct retained *retained)
 {
 	const struct graph *graph = retained->graph;

@@ -32,3 +32,12 @@ void retained_free(struct retained *retained);
  */
 int retained_groups(const struct retained *retained, const uint32_t *group_of, size_t count,
 		    const uint8_t *apart, struct retained_sum *sums);
+/* The same of one group: the objects of which `matched` is not 0. 0, -ENOMEM. */
+int retained_together(const struct retained *retained, const uint8_t *matched,
+		      struct retained_sum *sum);
+/*
+ * The `most` objects that retain most, or as many as there are, *count, in this order; the caller
+ * frees. matched: by object, 1 if it is one of them; NULL: each is. NULL: no memory.
+ */
+uint32_t *retained_largest(const struct retained *retained, const uint8_t *matched, size_t most,
+			   size_t *count);

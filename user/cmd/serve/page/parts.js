@@ -36,8 +36,32 @@ const link = (text, view, choice) => make("a", { href: place(view, choice) }, te
 const objectLink = (text, address) => link(text, "object", { at: addressText(address) });
 const typeLink = (type) => link(type, "query", { q: 'type = "' + type.replace(/["\\]/g, "\\$&") + '"' });
 
+// The answers of an exported file: JSON, by path and what is asked about. null: a server answers.
+let kept = null;
+
+// Why a click leads to nothing.
+const cutText = () => "This is not in the file, which has what is largest: tracer serve " + kept.file + " shows it.";
+
+// In the file they are lines of two values, packed.
+async function keptRead(packed) {
+	const bytes = Uint8Array.from(atob(packed), (letter) => letter.charCodeAt(0));
+	const lines = await new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
+	kept = new Map();
+	for (const line of lines.split("\n")) {
+		const [key, answer] = line.split("\t");
+		if (answer) kept.set(JSON.parse(key), answer);
+	}
+	kept.about = JSON.parse(kept.get("file "));
+	kept.file = kept.about.file;
+}
+
 // The answer to a question; an Error with what the server says.
 async function ask(path, choice = {}) {
+	if (kept) {
+		const answer = kept.get([path, choice.key ?? choice.of ?? choice.address ?? choice.what ?? choice.q].join(" "));
+		if (!answer) throw new Error(cutText());
+		return JSON.parse(answer);
+	}
 	const answer = await fetch("/api/" + path + "?" + new URLSearchParams(choice));
 	if (!answer.ok) throw new Error((await answer.text()).trim());
 	return answer.json();
@@ -52,12 +76,14 @@ const askHeap = (question, choice = {}) =>
 function table(caption, columns, rows, most = Infinity) {
 	const body = make("tbody");
 	const heads = [];
+	const first = columns[0], largest = first.size ? rows.reduce((max, row) => Math.max(max, first.of(row) ?? 0), 0) : 0;
 	let sorted = null;
 	const fill = () => body.replaceChildren(...rows.slice(0, most).map((row) => make("tr", {}, columns.map((column) => {
 		const value = column.of(row);
-		return make("td", { class: typeof value !== "number" && "text" }, column.cell ? column.cell(row)
+		const cell = make("td", { class: typeof value !== "number" && "text" }, column.cell ? column.cell(row)
 			: typeof value !== "number" ? value
 			: column.size ? sizeText(value) : countText(value));
+		return column === first && largest ? bar(cell, value, largest) : cell;
 	}))));
 	const order = () => {
 		if (!sorted) return;
@@ -92,8 +118,17 @@ function table(caption, columns, rows, most = Infinity) {
 // A button for more rows, if there are any: the same place with another number of them.
 function more(view, choice, have, total) {
 	if (have >= total || have >= 10000) return null;
+	if (kept) return make("p", { class: "more" }, "The others are not in this file.");
 	const top = Math.min(10 * Math.max(have, 10), 10000);
 	return make("p", { class: "more" }, link("Show more of " + countText(total), view, { ...choice, top }));
+}
+
+// The page's policy allows no style in attributes.
+function bar(node, part, whole) {
+	if (!(part >= 0) || !(whole > 0)) return node;
+	node.classList.add("bar");
+	node.style.setProperty("--share", (100 * Math.min(1, part / whole)).toFixed(1) + "%");
+	return node;
 }
 
 const facts = (entries) => make("dl", {}, entries.filter((entry) => entry[1] !== undefined)

@@ -46,7 +46,7 @@ async function show(by_user) {
 	source = chosen?.source ?? 0;
 	const views = viewsOf(chosen), view = views.includes(name) ? name : views[0], main = $("main");
 	$("source").value = source;
-	document.title = (VIEWS[view][0] ?? view) + " - tracer serve";
+	document.title = (VIEWS[view][0] ?? view) + " - " + (kept ? kept.file : "tracer serve");
 	$("views").replaceChildren(...views.length > 1 ? views.filter((one) => VIEWS[one][0]).map((one) =>
 		make("li", {}, make("a", { href: place(one), "aria-current": one === view ? "page" : undefined }, VIEWS[one][0]))) : []);
 	main.setAttribute("aria-busy", true);
@@ -59,9 +59,10 @@ async function show(by_user) {
 	}
 	if (mine !== turn) return;
 	if (view === views[0]) nodes = [...nodes, ...reports()];
+	if (failed) nodes = [make("h2", {}, VIEWS[view][0] ?? view), make("p", { role: "alert" }, failed.message)];
 	main.replaceChildren(...nodes.flat(2).filter(Boolean));
 	main.setAttribute("aria-busy", false);
-	status(failed ? failed.message : "", failed);
+	status("");
 	const focus = view === "query" ? $("query") : main.querySelector("h2");
 	if (!by_user || !focus) return;
 	if (view !== "query") focus.setAttribute("tabindex", -1);
@@ -70,11 +71,13 @@ async function show(by_user) {
 
 async function begin() {
 	try {
+		if ($("kept").textContent.trim()) await keptRead($("kept").textContent);
 		({ sources } = await ask("sources"));
 	} catch (error) {
 		status(error.message, true);
 		return;
 	}
+	if (kept) $("title").textContent = shown("tracer: " + kept.file);
 	const browsed = sources.filter((one) => one.kind !== "report");
 	$("source").append(...browsed.map((one) => make("option", { value: one.source },
 		one.file + (one.kind === "heap" ? ": " + one.name + " (PID " + one.pid + ")" : ", over time"))));

@@ -13,9 +13,10 @@ class Tree {
 	async level(list, of, depth, top = 100) {
 		const { tree } = await askHeap("tree", { of, top });
 		const items = tree.children.map((node, index) => this.item(node, depth, index, tree.children_total));
-		const left = tree.children_total - items.length;
-		if (left > 0 && top < 10000)
-			items.push(this.rest(left, () => this.level(list, of, depth, Math.min(10 * top, 10000))
+		const left = tree.children_total - items.length, others = many(left, "other", "others");
+		if (left > 0 && kept) items.push(this.note(others + ": not in this file"));
+		else if (left > 0 && top < 10000)
+			items.push(this.note(others + ": show more", () => this.level(list, of, depth, Math.min(10 * top, 10000))
 				.then(() => this.focus(list.children[items.length - 1]))));
 		list.replaceChildren(...items);
 		if (!this.root.querySelector('[tabindex="0"]')) items[0]?.setAttribute("tabindex", 0);
@@ -32,16 +33,18 @@ class Tree {
 			+ many(node.retained_count, "object", "objects") + "; own "
 			+ sizeText(node.size) + ", " + countText(node.count) + " "),
 		opens ? make("ul", { role: "group", hidden: true }) : null);
+		bar(item.firstChild, node.retained_size, this.total);
 		item.node = node;
 		item.depth = depth;
 		return item;
 	}
 
-	rest(count, show) {
+	// What is no object. show: what Enter does; undefined: nothing.
+	note(text, show = () => {}) {
 		const id = "node" + this.numbers++;
 		const item = make("li", { role: "treeitem", tabindex: -1, "aria-labelledby": id,
 			onclick: (event) => { event.stopPropagation(); show(); } },
-		make("span", { class: "label faint", id }, many(count, "other", "others") + ": show more"));
+		make("span", { class: "label faint", id }, text));
 		item.show = show;
 		return item;
 	}
@@ -63,7 +66,7 @@ class Tree {
 			try {
 				await this.level(list, addressText(item.node.address), item.depth + 1);
 			} catch (error) {
-				list.replaceChildren(make("li", {}, error.message));
+				list.replaceChildren(this.note(error.message));
 			}
 			item.removeAttribute("aria-busy");
 		}

@@ -42,7 +42,7 @@ const KEYS = {
 const groups = (caption, key, rows) => table(caption, [...sizesOf(rows), KEYS[key]], rows);
 
 async function overview() {
-	const [types, roots] = await Promise.all(["type", "root"].map((key) => askHeap("by", { key, top: 20 })));
+	const [types, roots] = await Promise.all(["type", "root"].map((key) => askHeap("by", { key, top: 100 })));
 	const proof = types.references;
 	const share = (part) => proof.objects ? (100 * part / proof.objects).toFixed(2) + " %" : "none";
 	return [make("h2", {}, types.name + " (PID " + types.pid + "), CPython " + types.python_version),
@@ -51,9 +51,16 @@ async function overview() {
 			["Proof", "of " + many(proof.objects, "mortal object", "mortal objects") + ", " + share(proof.exact)
 				+ " have as many references as their count says, and " + share(proof.all_found) + " have all of them"]]),
 		make("h3", {}, "Not seen"), notSeen(types),
+		kept && [make("h3", {}, "Not in this file"), make("p", {}, "It has all views, their first 100 rows, and "
+			+ (kept.about.objects < kept.about.objects_total
+				? countText(kept.about.objects) + " of " + many(kept.about.objects_total, "object", "objects")
+					+ ": those of the largest nodes of the tree, then those that retain most"
+				: "all objects") + ". Of the " + many(kept.about.types, "type", "types")
+			+ " that retain most it has paths, holders and objects. What else is asked, tracer serve "
+			+ kept.file + " answers.")],
 		make("p", {}, link("Biggest objects", "query", { q: "retained > 0" })),
-		groups("The first types", "type", types.statistics),
-		groups("What holds them", "root", roots.statistics)];
+		groups("The first types", "type", types.statistics.slice(0, 20)),
+		groups("What holds them", "root", roots.statistics.slice(0, 20))];
 }
 
 async function types(choice) {
@@ -69,16 +76,20 @@ async function types(choice) {
 }
 
 async function treeView() {
-	const { total } = await askHeap("by", { key: "type", top: 20 });
+	const { total } = await askHeap("by", { key: "type", top: 100 });
 	const tree = new Tree(total.size);
 	await tree.level(tree.root, "root", 1);
 	return [make("h2", {}, "What would be freed with what"),
 		make("p", { class: "hint" }, "Arrow keys open and move, Enter shows the object."), tree.root];
 }
 
+const keptQueries = () => make("details", { open: true }, make("summary", {}, "Queries that are in this file"),
+	make("ul", {}, [...kept.keys()].filter((key) => key.startsWith("heap/query ")).map((key) => key.slice(11))
+		.map((q) => make("li", {}, link(q, "query", { q })))));
+
 async function query(choice) {
 	const form = queryForm(choice.q ?? "", (q) => (location.hash = place("query", { q })));
-	const head = [make("h2", {}, "Objects for which a condition is true"), form];
+	const head = [make("h2", {}, "Objects for which a condition is true"), kept ? keptQueries() : form];
 	if (!choice.q) return head;
 	try {
 		const answer = await askHeap("query", { q: choice.q, top: choice.top ?? 100 });
