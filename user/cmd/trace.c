@@ -406,6 +406,7 @@ static int run_confine(const struct run *run)
 	unsigned int calls =
 		(attaches ? CALLS_ATTACH : 0) | (run->options.session.freeze ? CALLS_FREEZE : 0);
 
+	session_hurry(run->session);
 	return session_confine(run->session, rights)
 		?: privileges_drop(run->output || run->capture || run->options.record, rights)
 		?: calls_limit(calls);

@@ -6,7 +6,18 @@
  */
 #pragma once
 
+#include <sys/types.h>
+
 /* The process becomes a session of this priority (nice value); so are those that it forks. */
 void priority_set(int priority);
 /* The same with the priority that the process has. */
 void priority_keep(void);
+/*
+ * For a process that stays in its user's session, whose priority is not ours to change, and for
+ * `other` (0: none): they have PRIORITY_HURRIED among its processes. To be called before privileges
+ * are dropped.
+ */
+#define PRIORITY_HURRIED -10
+void priority_hurry(pid_t other);
+/* In a child, whose work can wait: the priority that its parent had before. */
+void priority_rest(void);

@@ -14,6 +14,7 @@
 #include "object/symbols/symbols.h"
 #include "probe/process/plan_target.h"
 #include "proc/patience.h"
+#include "proc/priority.h"
 #include "proc/process.h"
 #include "runtime/cpython/code.h"
 #include "session/doctor/blind.h"
@@ -157,6 +158,7 @@ static void session_rss_due(struct session *session, uint64_t now)
 /* Between two reads of the loss counters: a truncated capture must hold a recent one. */
 #define LOSS_PERIOD_NS 500000000ull
 #define FOLLOW_WAIT_NS 250000000ull /* new processes wait for a window's end, but not longer */
+#define WINDOW_WAIT_NS 500000000ull /* so do snapshots at an interval */
 
 /*
  * The verifier requires some records to be reserved with a constant size: the record itself may be
@@ -464,6 +466,11 @@ int session_mark(struct session *session, size_t process, uint32_t type)
 	return err;
 }
 
+int session_snapshot_waits(const struct session *session, uint64_t due_ns)
+{
+	return session_windows_open(session) && clock_ns(CLOCK_MONOTONIC) - due_ns < WINDOW_WAIT_NS;
+}
+
 int session_drain(struct session *session)
 {
 	int count = attach_drain(session->attach, SESSION_DRAIN_BATCH);
@@ -617,6 +624,12 @@ int session_attach_rights(const struct session *session)
 
 	hint_facts_read(&facts);
 	return attach_is_by_events(session->attach) && facts.perf_event_paranoid > 2 ? 2 : 1;
+}
+
+void session_hurry(const struct session *session)
+{
+	if (session->opts.overhead > 0 || session->opts.window_on_ns)
+		priority_hurry(attach_holder(session->attach));
 }
 
 int session_confine(struct session *session, int attaches)

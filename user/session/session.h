@@ -124,6 +124,11 @@ size_t session_unnamed(const struct session *session);
 int session_drain(struct session *session);
 /* The probes' holder, if it lives, keeps what privileges_drop(0, attaches) keeps. 0, -errno. */
 int session_confine(struct session *session, int attaches);
+/*
+ * Windows that are closed late slow their targets: from now on, if there may be any, neither this
+ * process nor the probes' holder waits behind others. To be called before privileges are dropped.
+ */
+void session_hurry(const struct session *session);
 /* The same process removes this file if the session is killed. 0, -errno. */
 int session_sweep(struct session *session, const char *path);
 /* Processes still under trace. */
@@ -184,6 +189,11 @@ int session_count_loss(struct session *session);
  * session_drain(); -errno.
  */
 int session_refresh(struct session *session, size_t process, int reconcile);
+/*
+ * Should a snapshot that is due since then wait? A heap walk would end an open window, which has
+ * cost the target what placing its probes takes, whatever it has shown. But it does not wait long.
+ */
+int session_snapshot_waits(const struct session *session, uint64_t due_ns);
 /*
  * After session_stop(): 0; -ENODATA the processes were running and no block of theirs was seen
  * (blind.h), with its reason and *remedy.

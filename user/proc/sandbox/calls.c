@@ -54,7 +54,7 @@ static const uint16_t allowed[] = {
 	SYS_rt_sigsuspend, SYS_sigaltstack, SYS_kill, SYS_tgkill, SYS_tkill, SYS_pidfd_open,
 	SYS_pidfd_send_signal, SYS_wait4, SYS_waitid, SYS_futex,
 	SYS_set_robust_list, SYS_get_robust_list, SYS_rseq, SYS_set_tid_address, SYS_membarrier,
-	SYS_prctl, SYS_seccomp, SYS_capget, SYS_capset, SYS_setsid, SYS_exit,
+	SYS_prctl, SYS_seccomp, SYS_capget, SYS_capset, SYS_setsid, SYS_setpriority, SYS_exit,
 	SYS_exit_group,
 	/* what takes away more (files.h) */
 	SYS_landlock_create_ruleset, SYS_landlock_add_rule, SYS_landlock_restrict_self,

@@ -142,7 +142,8 @@ int live_step(struct live *live)
 
 		if (poll(&done, 1, 0) > 0)
 			saver_end(live);
-	} else if (live->opts.every_ns && now_ns >= live->next_ns) {
+	} else if (live->opts.every_ns && now_ns >= live->next_ns &&
+		   !session_snapshot_waits(live->session, live->next_ns)) {
 		saver_begin(live, now_ns);
 	}
 	record_step(&live->record);

@@ -128,7 +128,8 @@ void record_step(struct record *record)
 
 		if (poll(&done, 1, 0) > 0)
 			saver_end(record);
-	} else if (now_ns >= record->next_ns) {
+	} else if (now_ns >= record->next_ns &&
+		   !session_snapshot_waits(record->session, record->next_ns)) {
 		saver_begin(record, now_ns);
 	}
 }

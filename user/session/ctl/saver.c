@@ -18,6 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "proc/priority.h"
 #include "report/pprof/pprof.h"
 #include "snapshot/ages.h"
 #include "snapshot/snapshot.h"
@@ -299,6 +300,7 @@ static void child_run(const struct saver_job *job, int out, pid_t parent)
 	if (getppid() != parent)
 		_exit(1);
 	signal(SIGPIPE, SIG_IGN);
+	priority_rest();
 	err = descriptors_keep(job, fds, out);
 	if (err >= 0) {
 		out = err;

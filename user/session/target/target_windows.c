@@ -42,8 +42,9 @@
 #define LOOK_STRETCH_NS 10000000ull
 #define DUE_STRETCH_NS  20000000ull /* of what is due of all targets, until the buffer is drained */
 #define FIRST_PAUSE     3           /* after a first window was opened, by how long that took */
-#define LOOK_LAST_NS    20000000ull /* within a window, which is that much longer then */
-#define LAST_FIRST_NS   8000000ull  /* after a window, the first recheck of its pools */
+#define LOOK_FIRST_NS   250000000ull /* within a window, which is that much longer then */
+#define LOOK_LAST_NS    20000000ull  /* once its links are being closed */
+#define LAST_FIRST_NS   8000000ull   /* after a window, the first recheck of its pools */
 #define LAST_MOST_NS    250000000ull
 #define LAST_SHARE      50u /* looks at these take at most 1/50 of the time */
 #define BREAKPOINT      0xcc
@@ -214,7 +215,8 @@ static void target_recheck_fresh(struct session *session, struct target *target)
 	}
 	if (trace_sighted_pools(session->trace, target->index, SIGHTED_FRESH, &pools, &count))
 		return;
-	done = pools_read(&look, pools, count, began_ns + LOOK_LAST_NS);
+	done = pools_read(&look, pools, count,
+			  began_ns + (target->windows.dropped_ns ? LOOK_LAST_NS : LOOK_FIRST_NS));
 	free(pools);
 	all = target_large_fresh(session, target);
 	if (done == count && all && target_window_is_whole(target))
@@ -394,22 +396,37 @@ static bool target_window_is_dear(const struct session *session, const struct ta
 	       loss(session, &windows->begin, &now, 0) > windows_loss_most(&windows->windows);
 }
 
-/* The kernel has removed the probes by now: tells the policy what the last window has cost. */
+/* How long the last window was for the trace. */
+static uint64_t shown_ns(const struct target_windows *windows)
+{
+	uint64_t end_ns = windows->checked_ns ? windows->checked_ns : windows->end.time_ns;
+
+	return end_ns - windows->opened_ns;
+}
+
+/*
+ * The kernel has removed the probes by now: tells the policy what the last window has cost. What
+ * traps have taken after its last moment has shown nothing: where that is much, longer windows show
+ * more for their price.
+ */
 static void target_window_judge(struct session *session, struct target *target,
 				const struct window_mark *now)
 {
 	struct target_windows *windows = &target->windows;
 	struct window_mark closing = windows->end;
+	uint64_t open_ns = windows->end.time_ns - windows->opened_ns;
+	double inside_ns = loss(session, &windows->begin, &windows->end, 0);
 	struct windows_cost cost = {
-		.length_ns = windows->end.time_ns - windows->opened_ns,
+		.length_ns = shown_ns(windows),
 		.cpu_ns = (uint64_t)cpu_since(&windows->after, &windows->placing),
 		.elapsed_ns = windows->placing.time_ns - windows->after.time_ns};
 	double before_ns = cpu_since(&windows->after, &windows->placing), lost_ns;
 	double cpu_ns = cpu_since(&windows->after, now);
 
 	closing.hits = 0;
-	cost.inside_ns = (uint64_t)loss(session, &windows->begin, &windows->end, 0);
-	cost.edges_ns = (uint64_t)(loss(session, &windows->placing, &windows->begin, EDGES_SHARE) +
+	cost.inside_ns = (uint64_t)(inside_ns * (double)cost.length_ns / ((double)open_ns + 1));
+	cost.edges_ns = (uint64_t)(inside_ns - (double)cost.inside_ns +
+				   loss(session, &windows->placing, &windows->begin, EDGES_SHARE) +
 				   loss(session, &closing, now, EDGES_SHARE));
 	/* What is read of the window's blocks takes as much as the target makes of them. */
 	cost.own_ns = (windows->begin.own_ns - windows->placing.own_ns) +
@@ -421,9 +438,9 @@ static void target_window_judge(struct session *session, struct target *target,
 		lost_ns + hits_cost(session, &windows->after, &windows->placing, HIT_STEADY);
 	windows->inside = (struct governor_period){
 		.now_ns = now->time_ns,
-		.elapsed_ns = cost.length_ns,
+		.elapsed_ns = open_ns,
 		.cpu_ns = (uint64_t)cpu_since(&windows->begin, &windows->end),
-		.cost_ns = (double)cost.inside_ns};
+		.cost_ns = inside_ns};
 	if (cpu_ns > 0)
 		windows->share = fmin(cost.base + lost_ns / cpu_ns, 1);
 	log_debug("PID %d: a window of %.1f ms took %.1f ms, and %.1f ms for its edges, of %.1f ms "
@@ -703,9 +720,7 @@ void target_window_close(struct session *session, struct target *target)
 	busy_ns = target_window_busy_ns(target);
 	target_recheck_fresh(session, target);
 	windows->end = target_window_mark(session, target);
-	end_ns = windows->checked_ns ? windows->checked_ns : windows->end.time_ns;
-	/* The kernel is faster than the looks: from now on one comes before it begins. */
-	windows->recheck_first |= !windows->checked_ns;
+	end_ns = windows->opened_ns + shown_ns(windows);
 	pause_set(session, target, 1);
 	session_pull(session);
 	window_feed(session, target, windows->opened_ns, end_ns, busy_ns);
@@ -843,8 +858,8 @@ static void target_due(struct session *session, struct target *target, uint64_t 
 		return;
 	}
 	if (windows->state == WINDOW_OPEN && !windows->dropped_ns) {
-		if (windows->recheck_first)
-			target_recheck_fresh(session, target);
+		/* The kernel may be faster than looks: what none has shown by then is dropped. */
+		target_recheck_fresh(session, target);
 		window_drop(session, target);
 		/* Most pools: those that are left take less time at the window's end. */
 		target_recheck_fresh(session, target);

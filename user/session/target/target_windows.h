@@ -46,7 +46,6 @@ struct target_windows {
 	uint64_t marks;           /* the kinds of sites that had breakpoints when it began */
 	uint64_t checked_ns;      /* blocks that were allocated before this have been checked */
 	struct threads_time busy; /* when it began; 0: not known */
-	int recheck_first;        /* probes may be gone before a check ends: check earlier */
 	int foreign;              /* there were breakpoints before ours were placed */
 	/* the end of the last one, placing, the beginning, the end */
 	struct window_mark after, placing, begin, end;
