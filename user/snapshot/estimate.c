@@ -138,6 +138,36 @@ uint64_t estimate_count_error(const struct estimate *sum)
 		variance_of(sum->count_variance, sum->count_deviations, sum->count_unseen));
 }
 
+void estimate_size_deviations(const struct estimate *sum, struct estimate_deviations *out)
+{
+	static const float none[CALIBRATE_DEVIATIONS];
+
+	memcpy(out->groups, sum->size_deviations, sizeof(out->groups));
+	out->others = (float)sqrt(variance_of(sum->size_variance, none, sum->size_unseen));
+}
+
+void estimate_deviations_add(struct estimate_deviations *sum,
+			     const struct estimate_deviations *part)
+{
+	for (uint32_t i = 0; i < CALIBRATE_GROUPS; i++)
+		sum->groups[i] += part->groups[i];
+	sum->others = hypotf(sum->others, part->others);
+}
+
+double estimate_difference_error(const struct estimate_deviations *from,
+				 const struct estimate_deviations *to)
+{
+	static const struct estimate_deviations none;
+	float differences[CALIBRATE_DEVIATIONS] = {0};
+
+	from = from ?: &none;
+	to = to ?: &none;
+	for (uint32_t i = 0; i < CALIBRATE_GROUPS; i++)
+		differences[i] = to->groups[i] - from->groups[i];
+	return sqrt(calibrate_variance(differences) + (double)from->others * (double)from->others +
+		    (double)to->others * (double)to->others);
+}
+
 int estimate_trace_figures(double chance, const struct snapshot_trace *trace, uint64_t *size,
 			   uint64_t *count)
 {

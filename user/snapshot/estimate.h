@@ -48,6 +48,23 @@ void estimate_add_sampled(struct estimate *sum, double chance, uint64_t bytes, u
 void estimate_add_trace(struct estimate *sum, const struct snapshot *snapshot,
 			const struct snapshot_trace *trace);
 void estimate_join(struct estimate *sum, const struct estimate *part);
+
+/*
+ * What an estimate of bytes deviates by, to be compared with another one of the same blocks or of
+ * those that followed: of what both have seen the errors are the same.
+ */
+struct estimate_deviations {
+	float groups[CALIBRATE_GROUPS];
+	float others; /* the standard error of what two estimates do not have in common */
+};
+void estimate_size_deviations(const struct estimate *sum, struct estimate_deviations *out);
+/* Adds those of another process. */
+void estimate_deviations_add(struct estimate_deviations *sum,
+			     const struct estimate_deviations *part);
+/* The standard error of the difference of two estimates; NULL: of nothing. */
+double estimate_difference_error(const struct estimate_deviations *from,
+				 const struct estimate_deviations *to);
+
 /* The sum is of all rows: what those that no window has shown take from others is within it. */
 void estimate_include_unseen(struct estimate *sum);
 /* Rounds to the nearest integer. 0; -EOVERFLOW: more than INT64_MAX (error_set). */

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 
 #include "cmd/time/line_name.h"
@@ -71,8 +72,9 @@ static int total_slope(const struct leaks *leaks, struct slope *out)
 	int known = whole_slope(leaks, total_of, out);
 
 	if (known > 0)
-		slope_widen(out, (double)series->moments[leaks->begin].total.size_error,
-			    (double)series->moments[last].total.size_error,
+		slope_widen(out,
+			    hypot((double)series->moments[leaks->begin].total.size_error,
+				  (double)series->moments[last].total.size_error),
 			    series_seconds(series, last) - series_seconds(series, leaks->begin));
 	return known;
 }
@@ -124,6 +126,7 @@ static int lines_judge(struct leaks *out)
 				.seconds = series_seconds(series, out->begin + at),
 				.size = (double)figures->size,
 				.error = (double)figures->size_error,
+				.deviations = figures->deviations,
 				.count = (double)figures->count,
 				.acquired = (double)figures->allocated_count,
 				.old_gone = (double)moment->old_gone,

@@ -15,6 +15,14 @@
 /* Of a heap that gains so many times what went of the older blocks, most growth replaces none. */
 #define HEAP_MORE 4
 
+/* The standard error of what the size has grown by from one point to the other. */
+static double growth_error(const struct evidence_point *from, const struct evidence_point *to)
+{
+	if ((from->error > 0 && !from->deviations) || (to->error > 0 && !to->deviations))
+		return hypot(from->error, to->error);
+	return estimate_difference_error(from->deviations, to->deviations);
+}
+
 static int slope_of(const struct evidence_point *points, size_t count, struct slope *out)
 {
 	double *values = malloc(2 * count * sizeof(*values));
@@ -27,7 +35,7 @@ static int slope_of(const struct evidence_point *points, size_t count, struct sl
 	}
 	int err = slope_find(values, values + count, count, out);
 	if (!err)
-		slope_widen(out, points[0].error, points[count - 1].error,
+		slope_widen(out, growth_error(&points[0], &points[count - 1]),
 			    points[count - 1].seconds - points[0].seconds);
 	free(values);
 	return err;
@@ -79,8 +87,8 @@ static int grows_late(const struct evidence_point *points, size_t count, size_t 
 	}
 	for (*since = count - 1; *since && points[*since].size > most->size;)
 		--*since;
-	return is_growth(last->size - most->size - NORMAL_95 * hypot(most->error, last->error),
-			 most, last) &&
+	return is_growth(last->size - most->size - NORMAL_95 * growth_error(most, last), most,
+			 last) &&
 	       last->size - most->size > 2 * (most->size - least->size);
 }
 

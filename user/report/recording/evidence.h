@@ -12,15 +12,18 @@
 #pragma once
 
 #include "report/recording/slope.h"
+#include "snapshot/estimate.h"
 
 /* Below it nothing is said about growth. */
 #define EVIDENCE_POINTS 8u
 
 /* One moment of a line. */
 struct evidence_point {
-	double seconds;  /* rising */
-	double size;     /* bytes alive */
-	double error;    /* standard error of the size; 0: it is no estimate */
+	double seconds; /* rising */
+	double size;    /* bytes alive */
+	double error;   /* standard error of the size; 0: it is no estimate */
+	/* of the size; NULL: not known, then errors of two points are independent of each other */
+	const struct estimate_deviations *deviations;
 	double count;    /* blocks alive */
 	double acquired; /* blocks allocated until then, alive or not */
 	double old_gone; /* blocks of any line, older than the trace, that were freed until then */

@@ -19,12 +19,14 @@ struct series_reader {
 	struct series *series;
 	struct strings *keys;
 	struct buffer key;
-	size_t moment_capacity, line_capacity;
+	size_t line_capacity;
 };
 
 void series_free(struct series *series)
 {
 	for (size_t i = 0; i < series->line_count; i++) {
+		for (size_t at = 0; at < series->moment_capacity; at++)
+			free(series->lines[i].at[at].deviations);
 		free(series->lines[i].filename);
 		free(series->lines[i].function);
 		free(series->lines[i].at);
@@ -93,7 +95,7 @@ static int line_add(struct series_reader *reader, const char *filename, const ch
 		.function = strdup(function),
 		.line = frame->line,
 		.native = frame->native != 0,
-		.at = calloc(reader->moment_capacity, sizeof(*line->at)),
+		.at = calloc(reader->series->moment_capacity, sizeof(*line->at)),
 	};
 	if (line->filename && line->function && line->at) {
 		series->line_count++;
@@ -179,6 +181,19 @@ static void figures_add(struct series_figures *figures, const struct statistic_s
 		(uint64_t)hypot((double)figures->size_error, (double)sums->error.size);
 }
 
+/* 0, -ENOMEM. */
+static int deviations_add(struct series_figures *figures, const struct thread_row *row)
+{
+	if (!row->sums.error.size)
+		return 0;
+	if (!figures->deviations)
+		figures->deviations = calloc(1, sizeof(*figures->deviations));
+	if (!figures->deviations)
+		return -ENOMEM;
+	estimate_deviations_add(figures->deviations, &row->deviations);
+	return 0;
+}
+
 /* A thread's number is part of its name: several may have one name. */
 static int row_take(struct series_reader *reader, const struct thread_row *row)
 {
@@ -193,9 +208,10 @@ static int row_take(struct series_reader *reader, const struct thread_row *row)
 		name = thread;
 	}
 	int err = name_find(reader, name, "", &none, &line);
-	if (!err)
-		figures_add(&line->at[reader->series->moment_count], &row->sums);
-	return err;
+	if (err)
+		return err;
+	figures_add(&line->at[reader->series->moment_count], &row->sums);
+	return deviations_add(&line->at[reader->series->moment_count], row);
 }
 
 /* By thread, task or value. What was allocated by whom is not known. */
@@ -327,8 +343,8 @@ int series_read_files(struct infile *file, struct infile *again, const struct se
 	if (err)
 		return err;
 	out->snapshots = bounds.count;
-	reader.moment_capacity = out->snapshots < opts->moments ? out->snapshots : opts->moments;
-	out->moments = calloc(reader.moment_capacity, sizeof(*out->moments));
+	out->moment_capacity = out->snapshots < opts->moments ? out->snapshots : opts->moments;
+	out->moments = calloc(out->moment_capacity, sizeof(*out->moments));
 	err = out->moments ? strings_new(&reader.keys) : -ENOMEM;
 	err = err ?: recording_new(&recording, again);
 	err = err ?: recording_take(&reader, recording);

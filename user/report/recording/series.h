@@ -6,6 +6,7 @@
 
 #include "report/recording/markers.h"
 #include "report/recording/recording.h"
+#include "snapshot/estimate.h"
 #include "snapshot/frames/view.h"
 #include "snapshot/group/group.h"
 
@@ -28,6 +29,8 @@ struct series_figures {
 	/* since the trace began, alive or not; 0 unless series.allocated_known */
 	uint64_t allocated_size, allocated_count;
 	uint64_t size_error; /* standard error of size; 0: no estimate */
+	/* of the size; NULL: no estimate, or not known. Owned */
+	struct estimate_deviations *deviations;
 };
 
 struct series_line {
@@ -62,7 +65,7 @@ struct series_moment {
 
 struct series {
 	struct series_moment *moments;
-	size_t moment_count;
+	size_t moment_count, moment_capacity;
 	size_t snapshots; /* in the recording: at least moment_count */
 	struct series_line *lines;
 	size_t line_count;

@@ -65,10 +65,9 @@ void slope_undisturb(struct slope *slope, double lost)
 		slope->high /= 1 - lost;
 }
 
-void slope_widen(struct slope *slope, double first_error, double last_error, double seconds)
+void slope_widen(struct slope *slope, double error, double seconds)
 {
-	double error = NORMAL_95 * hypot(first_error, last_error) / seconds;
-
+	error *= NORMAL_95 / seconds;
 	slope->low = slope->median - hypot(slope->median - slope->low, error);
 	slope->high = slope->median + hypot(slope->high - slope->median, error);
 }

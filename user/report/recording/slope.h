@@ -37,7 +37,8 @@ int slope_is_even(const double *x, const double *y, size_t count);
  */
 void slope_undisturb(struct slope *slope, double lost);
 /*
- * The points are estimates: widens the interval by the standard errors of the first and the last
- * one, which lie `seconds` apart. Errors that all points share do not show as scatter.
+ * The points are estimates: widens the interval by the standard error of the difference of the
+ * first and the last one, which lie `seconds` apart. Errors that all points share do not show as
+ * scatter.
  */
-void slope_widen(struct slope *slope, double first_error, double last_error, double seconds);
+void slope_widen(struct slope *slope, double error, double seconds);

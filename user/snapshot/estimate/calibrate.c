@@ -646,15 +646,31 @@ static void families_divide(struct calibration *calibration)
 
 #define NORMAL_95 1.959964
 
-/* The order is random, so that no period of the program coincides with that of the groups. */
+static void groups_shuffle(size_t begin, uint8_t order[CALIBRATE_GROUPS])
+{
+	for (size_t i = 0; i < CALIBRATE_GROUPS; i++) {
+		size_t other = hash_u64(begin + i + 1) % (i + 1);
+
+		order[i] = order[other];
+		order[other] = (uint8_t)i;
+	}
+}
+
+/*
+ * The order is random, so that no period of the program coincides with that of the groups. Groups
+ * have the numbers of their first windows: there may be fewer windows than groups.
+ */
 uint32_t calibrate_groups(size_t count, uint8_t *groups)
 {
-	for (size_t i = 0; i < count; i++) {
-		size_t begin = i - i % CALIBRATE_GROUPS,
-		       other = begin + hash_u64(i + 1) % (i - begin + 1);
+	uint8_t order[CALIBRATE_GROUPS], names[CALIBRATE_GROUPS];
 
-		groups[i] = groups[other];
-		groups[other] = (uint8_t)(i - begin);
+	groups_shuffle(0, order);
+	for (uint8_t i = 0; i < CALIBRATE_GROUPS; i++)
+		names[order[i]] = i;
+	for (size_t i = 0; i < count; i++) {
+		if (i % CALIBRATE_GROUPS == 0)
+			groups_shuffle(i, order);
+		groups[i] = names[order[i % CALIBRATE_GROUPS]];
 	}
 	return count < CALIBRATE_GROUPS ? (uint32_t)count : CALIBRATE_GROUPS;
 }

@@ -175,7 +175,8 @@ struct calibrate_result {
 
 /*
  * Divides the windows into random groups, by window; of CALIBRATE_GROUPS windows in a row each is
- * in another one. Always the same for the same count. Returns how many groups there are.
+ * in another one. Always the same, whatever windows follow: so the deviations of two estimates can
+ * be compared. Returns how many groups there are.
  */
 uint32_t calibrate_groups(size_t window_count, uint8_t *groups);
 /*

@@ -179,10 +179,12 @@ static int told_check(const struct snapshot *snapshot, const struct thread_quest
 
 static void errors_set(struct thread_rows *rows)
 {
-	for (size_t i = 0; rows->are_estimates && i < rows->count; i++)
+	for (size_t i = 0; rows->are_estimates && i < rows->count; i++) {
 		rows->items[i].sums.error = (struct statistic_error){
 			.size = estimate_size_error(&rows->estimates[i]),
 			.count = estimate_count_error(&rows->estimates[i])};
+		estimate_size_deviations(&rows->estimates[i], &rows->items[i].deviations);
+	}
 	estimate_include_unseen(&rows->total_estimate);
 	rows->total.error.size = estimate_size_error(&rows->total_estimate);
 	rows->total.error.count = estimate_count_error(&rows->total_estimate);

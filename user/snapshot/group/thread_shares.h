@@ -32,7 +32,8 @@ struct thread_row {
 	uint32_t tid, pid; /* tid: 0 by task */
 	/* of the thread, "": not known; of the task, or the value, "": there was none. Borrowed */
 	const char *name;
-	struct statistic_sums sums; /* errors: of estimates from windows; else 0 */
+	struct statistic_sums sums;            /* errors: of estimates from windows; else 0 */
+	struct estimate_deviations deviations; /* of the size, as these */
 };
 
 struct thread_rows {

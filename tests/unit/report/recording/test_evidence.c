@@ -285,6 +285,69 @@ static void test_shared_error(void **state)
 	assert_true(grew < 60);
 }
 
+#define RUNS        1000
+#define WINDOWS_ALL (3 * CALIBRATE_GROUPS)
+
+/* What has been shown up to a window, of which each one shows a random number of requests. */
+static void shown_until(const double *shown, size_t count, double *size,
+			struct estimate_deviations *out)
+{
+	double groups[CALIBRATE_GROUPS] = {0}, scale = calibrate_scale(CALIBRATE_GROUPS);
+	uint8_t group_of[WINDOWS_ALL];
+	uint32_t group_count = calibrate_groups(count, group_of);
+
+	*size = 0;
+	*out = (struct estimate_deviations){0};
+	for (size_t i = 0; i < count; i++) {
+		*size += 1000 * shown[i];
+		groups[group_of[i]] += 1000 * shown[i];
+	}
+	for (uint32_t g = 0; g < group_count && group_count > 1; g++)
+		out->groups[g] =
+			(float)(scale *
+				((*size - groups[g]) * group_count / (group_count - 1) - *size));
+}
+
+/* Of RUNS estimates by windows, each of which shows that much: how many are said to grow. */
+static int windows_grow(double first, double second, int compared)
+{
+	struct evidence_point points[20];
+	struct estimate_deviations deviations[20];
+	double shown[WINDOWS_ALL];
+	struct evidence evidence;
+	int grow = 0;
+
+	for (uint64_t run = 0; run < RUNS; run++) {
+		for (uint64_t i = 0; i < WINDOWS_ALL; i++)
+			shown[i] = -log((noise(run + 5, i) + 1) / 2 + 1e-9) *
+				   (i < WINDOWS_ALL / 2 ? first : second);
+		for (size_t i = 0; i < 20; i++) {
+			points[i] = (struct evidence_point){.seconds = (double)i,
+							    .count = 100.0 * (double)i};
+			shown_until(shown, i * WINDOWS_ALL / 19, &points[i].size, &deviations[i]);
+			points[i].error = estimate_difference_error(NULL, &deviations[i]);
+			points[i].deviations = compared ? &deviations[i] : NULL;
+		}
+		assert_int_equal(evidence_find(points, 20, 0, &evidence), 0);
+		grow += evidence.verdict == EVIDENCE_GROWS;
+	}
+	print_message("%g, then %g: %d of %d grow\n", first, second, grow, RUNS);
+	return grow;
+}
+
+/*
+ * What the second half has gained is known from its own windows: of those of the first half both
+ * of its ends have the same errors.
+ */
+static void test_windows(void **state)
+{
+	(void)state;
+	assert_true(windows_grow(1, 1, 1) >= RUNS * 9 / 10);
+	assert_true(windows_grow(1, 1, 0) < RUNS * 9 / 10);
+	assert_int_equal(windows_grow(1, 0, 1), 0);
+	assert_true(windows_grow(1, 0.02, 1) < RUNS / 40);
+}
+
 /* A cache that was full before the trace: what replaces its entries looks like growth. */
 static void test_replacement(void **state)
 {
@@ -394,7 +457,7 @@ int main(void)
 		cmocka_unit_test(test_confidence),   cmocka_unit_test(test_verdicts),
 		cmocka_unit_test(test_replacement),  cmocka_unit_test(test_late),
 		cmocka_unit_test(test_shared_error), cmocka_unit_test(test_garbage),
-		cmocka_unit_test(test_fates),
+		cmocka_unit_test(test_fates),        cmocka_unit_test(test_windows),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

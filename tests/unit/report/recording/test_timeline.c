@@ -24,9 +24,12 @@ static int64_t one(unsigned int line, unsigned int at)
 /* Two lines at three moments; the first has a name that wants to be more than one. */
 static char *printed(int (*print)(const void *, FILE *), int ascii)
 {
-	struct series_figures figures[2][3] = {
-		{{1024, 1, 5000, 5, 0}, {2048, 2, 6000, 6, 0}, {4096, 4, 7000, 7, 0}},
-		{{0, 0, 10, 1, 0}, {0, 0, 20, 2, 0}, {1 << 20, 1, 1 << 20, 3, 0}}};
+	struct series_figures figures[2][3] = {{{1024, 1, 5000, 5, 0, NULL},
+						{2048, 2, 6000, 6, 0, NULL},
+						{4096, 4, 7000, 7, 0, NULL}},
+					       {{0, 0, 10, 1, 0, NULL},
+						{0, 0, 20, 2, 0, NULL},
+						{1 << 20, 1, 1 << 20, 3, 0, NULL}}};
 	struct series_line lines[] = {
 		{.filename = (char *)HOSTILE, .function = (char *)"", .line = 7, .at = figures[0]},
 		{.filename = (char *)"b.py", .function = (char *)"f", .at = figures[1]}};

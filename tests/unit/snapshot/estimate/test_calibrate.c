@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include <errno.h>
+#include <string.h>
 
 #include "calibrate_trial.h"
 
@@ -325,6 +326,33 @@ static void test_errors_single(void **state)
 	calibrate_free(&trial.result);
 }
 
+/* Of WINDOWS_MANY windows: what follows changes no group, and 16 in a row are of 16 groups. */
+#define WINDOWS_MANY 100
+
+static void test_groups(void **state)
+{
+	uint8_t all[WINDOWS_MANY], some[WINDOWS_MANY];
+	int same = 1;
+
+	(void)state;
+	assert_int_equal(calibrate_groups(WINDOWS_MANY, all), CALIBRATE_GROUPS);
+	for (size_t count = 0; count < WINDOWS_MANY; count++) {
+		uint32_t groups = calibrate_groups(count, some);
+
+		assert_int_equal(groups, count < CALIBRATE_GROUPS ? count : CALIBRATE_GROUPS);
+		assert_memory_equal(some, all, count);
+	}
+	for (size_t i = 0; i + CALIBRATE_GROUPS <= WINDOWS_MANY; i += CALIBRATE_GROUPS) {
+		uint32_t seen = 0;
+
+		for (size_t k = 0; k < CALIBRATE_GROUPS; k++)
+			seen |= 1u << all[i + k];
+		assert_int_equal(seen, (1u << CALIBRATE_GROUPS) - 1);
+		same &= !memcmp(all, all + i, CALIBRATE_GROUPS);
+	}
+	assert_false(same);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -333,7 +361,7 @@ int main(void)
 		cmocka_unit_test(test_older),         cmocka_unit_test(test_older_burst),
 		cmocka_unit_test(test_errors),        cmocka_unit_test(test_sums),
 		cmocka_unit_test(test_errors_single), cmocka_unit_test(test_refused),
-		cmocka_unit_test(test_empty),
+		cmocka_unit_test(test_empty),         cmocka_unit_test(test_groups),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
