@@ -7,6 +7,8 @@ import threading
 
 import pytest
 
+from harness import wait_until
+
 ROUTES = "cart export help home items login orders prices reports search upload users".split()
 LEAKS = ["/export", "/reports", "/upload"]  # the one that keeps most first
 BY = {
@@ -103,3 +105,31 @@ def test_traced(service, run_tracer):
     )
     assert done.returncode == 0, done.stderr
     check(json.loads(done.stdout), by)
+
+
+def rows_in_windows(service, trace, run_tracer, path, windows, *options):
+    """What leaks tells of a recording of so many windows, at least."""
+    target, by = service
+    run = trace("-v", "-p", target.pid, "--by", by, "--record", path, "--every", "1", *options)
+    wait_until(lambda: run.stderr.count(": a window of") >= windows, "windows are over", 600)
+    run.finish()
+    done = run_tracer("leaks", path, "--by", by, "--format", "json")
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    return [row for row in answer["lines"] if row["value"]], json.dumps(answer["lines"], indent=1)
+
+
+@pytest.mark.parametrize(
+    "windows, options",
+    (pytest.param(40, (), marks=pytest.mark.long), (20, ("--overhead", "25"))),
+    ids=("default", "more"),
+)
+def test_in_windows(service, trace, run_tracer, tmp_path, windows, options):
+    """Without a mode a process is traced in windows: how many requests these show depends on the
+    machine, so growth may be unclear; but what grows comes first, and nothing else grows."""
+    path = str(tmp_path / "routes.rec")
+    rows, told = rows_in_windows(service, trace, run_tracer, path, windows, *options)
+    assert sorted(row["value"] for row in rows[:3]) == LEAKS, told
+    assert {row["verdict"] for row in rows[:3]} <= {"grows", "unclear"}, told
+    assert rows[0]["verdict"] == "grows" or windows < 40, told
+    assert all(row["verdict"] != "grows" for row in rows[3:]), told
