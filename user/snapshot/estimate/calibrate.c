@@ -662,7 +662,7 @@ static void groups_shuffle(size_t begin, uint8_t order[CALIBRATE_GROUPS])
  */
 uint32_t calibrate_groups(size_t count, uint8_t *groups)
 {
-	uint8_t order[CALIBRATE_GROUPS], names[CALIBRATE_GROUPS];
+	uint8_t order[CALIBRATE_GROUPS] = {0}, names[CALIBRATE_GROUPS];
 
 	groups_shuffle(0, order);
 	for (uint8_t i = 0; i < CALIBRATE_GROUPS; i++)
