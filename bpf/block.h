@@ -79,7 +79,7 @@ static __always_inline void *alloc_reserve(struct thread_state *thread, const __
 	} else if (has_labels) {
 		int stays = allocator_stays(thread);
 
-		if (!stays || !label_is(ABI_LABEL_CONTEXT) || !context_stays(thread))
+		if (!stays || !label_stays(thread))
 			failed = label_note(thread, stays);
 	}
 	return failed ? NULL : block_reserve(thread, size);

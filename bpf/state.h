@@ -32,11 +32,19 @@
 struct known_code {
 	__u64 code; /* address; 0: none */
 	__u64 code_id;
-	__u32 mark;         /* mark_fold() of the word at abi_offsets.code_mark */
-	__u32 walk;         /* the thread's last walk that met it */
-	__u32 reuse_counts; /* at its address, before it was read */
-	__s32 first_traceable;
+	__u32 mark;            /* mark_fold() of the word at abi_offsets.code_mark */
+	__u32 walk;            /* the thread's last walk that met it */
+	__u32 reuse_counts;    /* at its address, before it was read */
+	__u16 first_traceable; /* in code units; 0xffff: that or more */
+	__u16 label_words;     /* of the label's function; 0: it is another one's. See LABEL_FAR */
 };
+
+/*
+ * Where a frame of the label's function has the variable (struct abi_label_code), in words, with
+ * LABEL_PATH if the label is what is reached from it; LABEL_FAR: it has to be looked up.
+ */
+#define LABEL_FAR  1
+#define LABEL_PATH 0x8000
 
 /* A layer's outermost request in progress on a thread; nested requests are part of it. */
 struct request {
@@ -127,6 +135,7 @@ struct thread_state {
 	};
 	union {
 		__u64 label_found; /* with label_tree */
+		__u64 label_words; /* of label_frame's code object, as in struct known_code */
 		/*
 		 * ABI_LABEL_TASK before 3.14, where the task was found: hash of the dicts'
 		 * versions; 3.13, whose dicts have none: position of the entry, a guess

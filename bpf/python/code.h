@@ -143,7 +143,7 @@ static __always_inline int code_read(struct thread_state *thread, __u64 code,
 {
 	struct abi_target *target = &thread->target;
 	const struct abi_offsets *offsets = &target->offsets;
-	__u32 bytes = CODE_BYTES;
+	__u32 bytes = CODE_BYTES, first;
 	__u64 id, window;
 	int i;
 
@@ -171,19 +171,21 @@ static __always_inline int code_read(struct thread_state *thread, __u64 code,
 	known->code_id = id ? id : 1;
 	known->code = code;
 	known->mark = mark_fold(CODE_U64(thread, offsets->code_mark));
-	known->first_traceable =
-		offsets->frame_lasti_scale ? 0 : CODE_U32(thread, offsets->code_first_traceable);
+	first = offsets->frame_lasti_scale ? 0 : CODE_U32(thread, offsets->code_first_traceable);
+	known->first_traceable = first < 0xffff ? first : 0xffff;
+	known->label_words = 0;
 	return 0;
 }
 
-/* In known_code.first_traceable: the code object is of the label's function (abi_label_key). */
-#define LABEL_CODE (1 << 30)
-
-/* Not inline: code_fill() has no space on its stack for the key. */
-__noinline int code_is_labelled(struct thread_state *thread, __u64 code)
+/*
+ * known_code.label_words of a code object that has been read. Not inline: code_fill() has no space
+ * on its stack for the key.
+ */
+__noinline __u32 label_words(struct thread_state *thread, __u64 code)
 {
 	struct abi_label *label;
 	struct abi_label_code *found = NULL;
+	__u64 words;
 	__u32 tgid;
 
 	if (!thread)
@@ -192,7 +194,12 @@ __noinline int code_is_labelled(struct thread_state *thread, __u64 code)
 	label = bpf_map_lookup_elem(&labels, &tgid);
 	if (label)
 		found = label_code_find(label->codes_of, code);
-	return found && found->mark == CODE_U64(thread, thread->target.offsets.code_mark);
+	if (!found || found->mark != CODE_U64(thread, thread->target.offsets.code_mark))
+		return 0;
+	words = (label->frame_locals >> 3) + found->slot;
+	if (label->frame_locals & 7 || words <= LABEL_FAR || words >= LABEL_PATH)
+		return LABEL_FAR;
+	return label->steps ? words | LABEL_PATH : words;
 }
 
 /* The entry for this address in the thread's second cache; NULL: there is no memory for it. */
@@ -228,8 +235,8 @@ __noinline int code_fill(struct thread_state *thread, __u64 code, __u32 slot)
 		return 0;
 	}
 	result = code_read(thread, code, known);
-	if (label_has_frame() && !result && code_is_labelled(thread, code))
-		known->first_traceable |= LABEL_CODE;
+	if (label_has_frame() && !result)
+		known->label_words = label_words(thread, code);
 	if (!result && second)
 		*second = *known;
 	return result;

@@ -199,6 +199,32 @@ static __always_inline int context_stays(struct thread_state *thread)
 	return tree && user_u64(tree + CONTEXT_VARS) == thread->label_tree;
 }
 
+/* The word of a frame where a local variable is. */
+static __always_inline __u64 local_word(struct thread_state *thread, __u64 at)
+{
+	__u64 word = user_u64(at);
+
+	return thread->target.offsets.frame_code_tagged ? word & ~7ull : word;
+}
+
+/* Is the label a local variable itself that has the value of before? As context_stays(). */
+static __always_inline int local_stays(struct thread_state *thread)
+{
+	__u64 frame = thread->label_frame, words = thread->label_words;
+
+	return thread->block.tstate && frame && words != LABEL_FAR && !(words & LABEL_PATH) &&
+	       thread->task_address &&
+	       local_word(thread, frame + 8 * words) == thread->task_address;
+}
+
+/* No other block was made since the thread's last one. Is it known that the label is still so? */
+static __always_inline int label_stays(struct thread_state *thread)
+{
+	if (label_is(ABI_LABEL_CONTEXT))
+		return context_stays(thread);
+	return label_is(ABI_LABEL_LOCAL) && local_stays(thread);
+}
+
 /*
  * The variable's value in the nearest frame of the function; 0: there is none. stays: the object
  * that was reported last, which is no cell, is still there.
@@ -206,17 +232,19 @@ static __always_inline int context_stays(struct thread_state *thread)
 __noinline __u64 local_value(struct thread_state *thread, struct abi_label *label, int stays)
 {
 	struct abi_label_code *code;
-	__u64 frame, value;
+	__u64 frame, at, value;
 
 	if (!thread || !label || !thread->block.tstate || !thread->label_frame)
 		return 0;
 	frame = thread->label_frame;
-	code = label_code_find(label->codes_of, frame_code(&thread->target.offsets, frame));
-	if (!code)
-		return 0;
-	value = user_u64_called(frame + label->frame_locals + 8ull * code->slot);
-	if (thread->target.offsets.frame_code_tagged)
-		value &= ~7ull;
+	at = frame + 8 * (thread->label_words & ~LABEL_PATH);
+	if (thread->label_words == LABEL_FAR) {
+		code = label_code_find(label->codes_of, frame_code(&thread->target.offsets, frame));
+		if (!code)
+			return 0;
+		at = frame + label->frame_locals + 8 * code->slot;
+	}
+	value = local_word(thread, at);
 	if (label->cell_type && !(stays && value == thread->task_address) &&
 	    user_u64_called(value + thread->target.offsets.object_type) == label->cell_type)
 		value = user_u64_called(value + label->cell_value);
@@ -589,8 +617,14 @@ __noinline __u64 loop_task_name(struct thread_state *thread, __u64 task)
 	return label ? attribute_value(thread, label, 1, task) : 0;
 }
 
-/* Is the object a member of an enum? Its class's class is EnumType, or derived from it. */
-__noinline int is_member(struct thread_state *thread, struct abi_label *label, __u64 object)
+/* Is it the type of exact ints, or of exact strs? */
+static __always_inline int type_is_plain(const struct abi_target *target, __u64 type)
+{
+	return type && (type == target->long_type || type == target->unicode_type);
+}
+
+/* Is the class an enum? Its own class is EnumType, or derived from it. */
+__noinline int is_enum(struct thread_state *thread, struct abi_label *label, __u64 type)
 {
 	const struct abi_offsets *offsets;
 	__u64 meta, name;
@@ -599,8 +633,7 @@ __noinline int is_member(struct thread_state *thread, struct abi_label *label, _
 	if (!thread || !label)
 		return 0;
 	offsets = &thread->target.offsets;
-	meta = user_u64_called(object + offsets->object_type);
-	meta = user_u64_called(meta + offsets->object_type);
+	meta = user_u64_called(type + offsets->object_type);
 	for (i = 0; i < META_BASES && meta; i++) {
 		name = type_name(offsets, meta, 0);
 		if (name == NAME_ENUM_META || name == NAME_ENUM_TYPE)
@@ -716,20 +749,22 @@ static __always_inline void uuid_take(struct task_name *task, __u64 type)
 }
 
 /*
- * Reads the value into thread->task, and what of it is no word into thread->content. Returns an id
- * of it, which is not 0.
+ * Reads the value, of that type, into thread->task, and what of it is no word into
+ * thread->content. Returns an id of it, which is not 0.
  */
 __noinline __u64 label_value_read(struct thread_state *thread, struct abi_label *label,
-				  __u64 object)
+				  __u64 object, __u64 type)
 {
-	__u64 type, flags, bytes, id = 0;
+	__u64 flags, bytes, id = 0;
 	struct task_name *task;
 
 	if (!thread || !label)
 		return 1;
 	task = &thread->task;
-	type = user_u64_called(object + thread->target.offsets.object_type);
-	flags = user_u64_called(type + label->type_flags);
+	if (type_is_plain(&thread->target, type))
+		flags = type == thread->target.long_type ? TYPE_INT : TYPE_STR;
+	else
+		flags = user_u64_called(type + label->type_flags);
 	*task = (struct task_name){.number = type,
 				   .how = type ? EVENT_TASK_OTHER : EVENT_TASK_UNKNOWN};
 	if (flags & (TYPE_STR | TYPE_BYTES)) {
@@ -760,11 +795,11 @@ __noinline __u64 label_value_read(struct thread_state *thread, struct abi_label 
 }
 
 /*
- * Another value than at the record before, or perhaps; object is where it was found. Returns as
- * label_note().
+ * Another value than at the record before, or perhaps, of that type; object is where it was found.
+ * Returns as label_note().
  */
 __noinline int label_change(struct thread_state *thread, struct abi_label *label, __u64 object,
-			    __u64 value)
+			    __u64 value, __u64 type)
 {
 	__u64 id = 0;
 
@@ -772,7 +807,7 @@ __noinline int label_change(struct thread_state *thread, struct abi_label *label
 		return 0;
 	thread->task_address = UNREADABLE;
 	if (object)
-		id = label_value_read(thread, label, value);
+		id = label_value_read(thread, label, value, type);
 	else
 		thread->task = (struct task_name){.how = EVENT_TASK_NONE};
 	if (id != thread->task_id && task_output(thread))
@@ -793,7 +828,7 @@ __noinline int label_change(struct thread_state *thread, struct abi_label *label
 __noinline int label_note(struct thread_state *thread, int stays)
 {
 	struct abi_label *label;
-	__u64 object, value;
+	__u64 object, value, type;
 	__u32 tgid, i;
 
 	if (!thread)
@@ -817,8 +852,12 @@ __noinline int label_note(struct thread_state *thread, int stays)
 		object = attribute_value(thread, label, i, object);
 	if (stays && object == thread->task_address)
 		return 0;
+	type = object ? user_u64_called(object + thread->target.offsets.object_type) : 0;
 	value = 0;
-	if (object && label->names[ABI_LABEL_STEPS] && is_member(thread, label, object))
+	if (type && label->names[ABI_LABEL_STEPS] && !type_is_plain(&thread->target, type) &&
+	    is_enum(thread, label, type))
 		value = named_value(thread, label, ABI_LABEL_STEPS, object);
-	return label_change(thread, label, object, value ? value : object);
+	if (value)
+		type = user_u64_called(value + thread->target.offsets.object_type);
+	return label_change(thread, label, object, value ? value : object, type);
 }

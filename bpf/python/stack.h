@@ -142,14 +142,17 @@ __noinline int frame_append(struct thread_state *thread, __u64 address)
 		lasti = (__s32)(FRAME_U64(frame, offsets->frame_instr) -
 				bytecode_find(offsets, frame, code));
 		if (FRAME_U8(frame, offsets->frame_owner) != offsets->owner_generator &&
-		    lasti < (known->first_traceable & ~LABEL_CODE) * 2)
+		    lasti < known->first_traceable * 2)
 			return 0;
 	}
-	if (label_is(ABI_LABEL_LOCAL) && known->first_traceable & LABEL_CODE &&
-	    !thread->label_frame)
+	if (has_labels && known->label_words) {
+		if (label_is(ABI_LABEL_LOCAL) && !thread->label_frame) {
+			thread->label_frame = address;
+			thread->label_words = known->label_words;
+		}
+	} else if (label_is(ABI_LABEL_GREENLET)) {
 		thread->label_frame = address;
-	if (label_is(ABI_LABEL_GREENLET) && !(known->first_traceable & LABEL_CODE))
-		thread->label_frame = address;
+	}
 	id = known->code_id;
 	slot = thread->stack.nframe & (EVENT_MAX_FRAMES - 1);
 	thread->frames[slot].code_id = id;

@@ -59,29 +59,38 @@ __noinline __u64 task_name_read(struct thread_state *thread, __u64 name)
 	return id ? id : 1;
 }
 
-/* Emits EVENT_TASK. 0; -1: the ring buffer is full. */
-__noinline int task_output(struct thread_state *thread)
+/* Emits EVENT_TASK with so many bytes of a name. 0; -1: the ring buffer is full. */
+static __always_inline int task_send(struct thread_state *thread, const __u32 name_bytes)
 {
-	struct event_task *record = bpf_ringbuf_reserve(&events, sizeof(*record), 0);
+	struct event_task *record = block_reserve(thread, EVENT_TASK_MIN + name_bytes);
 
 	if (!record)
 		return -1;
-	if (!thread) {
-		bpf_ringbuf_discard(record, RING_FLAGS);
-		return -1;
-	}
-	header_fill(&record->header, EVENT_TASK, sizeof(*record));
+	header_fill_block(thread, &record->header, EVENT_TASK, EVENT_TASK_MIN + name_bytes);
 	record->number = thread->task.number;
 	record->bytes = thread->task.bytes;
 	record->how = thread->task.how;
 	record->kind = thread->task.kind;
-	__builtin_memset(record->name, 0, sizeof(record->name));
-	if (record->how == EVENT_TASK_NAMED || record->how == EVENT_TASK_RAW)
-		__builtin_memcpy(record->name, thread->content, sizeof(record->name));
-	else if (record->how == EVENT_TASK_WIDE || record->how == EVENT_TASK_UUID)
-		__builtin_memcpy(record->name, thread->content, sizeof(__u64));
+	__builtin_memcpy(record->name, thread->content, name_bytes);
 	bpf_ringbuf_submit(record, RING_FLAGS);
 	return 0;
+}
+
+/* Sends thread->task. Most values are short, and a record's cost is its memory. */
+__noinline int task_output(struct thread_state *thread)
+{
+	__u32 how, bytes;
+
+	if (!thread)
+		return -1;
+	how = thread->task.how;
+	bytes = thread->task.bytes;
+	if (how == EVENT_TASK_WIDE || how == EVENT_TASK_UUID)
+		bytes = sizeof(__u64);
+	else if (how != EVENT_TASK_NAMED && how != EVENT_TASK_RAW)
+		return task_send(thread, 0);
+	return bytes <= EVENT_TASK_SHORT ? task_send(thread, EVENT_TASK_SHORT)
+					 : task_send(thread, EVENT_TASK_BYTES);
 }
 
 /* Is the GIL held by whoever requests the block? */

@@ -173,8 +173,11 @@ struct event_task {
 	__u16 how;   /* enum event_task_name */
 	/* of the text in name, as in struct event_code; of an int: its hex digits; 0: decimal */
 	__u16 kind;
-	__u8 name[EVENT_TASK_BYTES];
+	__u8 name[EVENT_TASK_BYTES]; /* only as much as there is of it: see EVENT_TASK_MIN */
 };
+
+#define EVENT_TASK_MIN   40u /* bytes of a record that has no name */
+#define EVENT_TASK_SHORT 40u /* of most names, as of a UUID's text */
 
 /* Names of the loss counters; one __u64 each in struct event_loss and in the BPF map `loss`. */
 enum event_loss_kind {
@@ -217,5 +220,5 @@ _Static_assert(sizeof(struct event_mode_change) == 48, "mode_change");
 _Static_assert(sizeof(struct event_rss) == 32, "rss");
 _Static_assert(sizeof(struct event_cost) == 48, "cost");
 _Static_assert(sizeof(struct event_thread) == 40, "thread");
-_Static_assert(sizeof(struct event_task) == 168, "task");
+_Static_assert(sizeof(struct event_task) == EVENT_TASK_MIN + EVENT_TASK_BYTES, "task");
 _Static_assert(sizeof(struct event_loss) == 24 + 8 * LOSS_COUNT, "loss");

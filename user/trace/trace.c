@@ -563,7 +563,7 @@ static int state_process_begin(struct trace *trace, const struct event_target *e
 	R(RSS, OF(rss), 0, events, rss_set(process, record))                                       \
 	R(COST, OF(cost), 0, events, cost_set(process, record))                                    \
 	R(THREAD, OF(thread), 0, events, state_thread_name(process, record))                       \
-	R(TASK, OF(task), 0, events, state_task(process, record))                                  \
+	R(TASK, EVENT_TASK_MIN, 1, events, state_task(process, record))                            \
 	R(MODE_CHANGE, OF(mode_change), 0, events, state_mode_change(process, record))             \
 	R(WINDOW, OF(window), 0, events, state_window(process, record))                            \
 	R(CENSUS, EVENT_CENSUS_MIN, 1, events, state_census(process, record))                      \

@@ -375,10 +375,11 @@ static int event_task_intern(struct process_state *process, const struct event_t
 	uint32_t bytes = event->bytes < EVENT_TASK_BYTES ? event->bytes : EVENT_TASK_BYTES;
 	int64_t number = (int64_t)event->number;
 	char text[TASK_TEXT];
-	uint64_t high;
+	uint64_t high = 0;
 	size_t size;
 
-	memcpy(&high, event->name, sizeof(high));
+	if (event->how == EVENT_TASK_WIDE || event->how == EVENT_TASK_UUID)
+		memcpy(&high, event->name, sizeof(high));
 	switch (event->how) {
 	case EVENT_TASK_NONE:
 		*task = 0;
@@ -426,11 +427,27 @@ static int event_task_intern(struct process_state *process, const struct event_t
 	return strings_intern(process->strings, text, size, task);
 }
 
+/* The bytes of its name that the record has to have. */
+static uint32_t event_task_bytes(const struct event_task *event)
+{
+	switch (event->how) {
+	case EVENT_TASK_NAMED:
+	case EVENT_TASK_RAW:
+		return event->bytes < EVENT_TASK_BYTES ? event->bytes : EVENT_TASK_BYTES;
+	case EVENT_TASK_WIDE:
+	case EVENT_TASK_UUID:
+		return sizeof(uint64_t);
+	default:
+		return 0;
+	}
+}
+
 int state_task(struct process_state *process, const struct event_task *event)
 {
 	struct thread_entry *thread;
 
 	if (event->how > EVENT_TASK_HASHED ||
+	    event->header.size - EVENT_TASK_MIN < event_task_bytes(event) ||
 	    (event->how == EVENT_TASK_NAMED &&
 	     ((event->kind != 1 && event->kind != 2 && event->kind != 4) ||
 	      event->bytes % event->kind)))

@@ -15,6 +15,7 @@
 #include "records.h"
 #include "snapshot_files.h"
 #include "trace/blocks/block_owners.h"
+#include "util/array.h"
 
 #define PY 0x030e00f0u
 
@@ -320,6 +321,43 @@ static void are_values(void **state)
 	check(trace, &by_task, expected);
 }
 
+/* A record has only as much of a name as there is. */
+static void are_as_long_as_their_names(void **state)
+{
+	static const struct {
+		struct event_task event;
+		uint32_t name_bytes;
+		int err;
+	} cases[] = {
+		{{.how = EVENT_TASK_INT, .number = 7}, 0, 0},
+		{{.how = EVENT_TASK_NAMED, .kind = 1, .bytes = 3, .name = "abc"}, 8, 0},
+		{{.how = EVENT_TASK_NAMED, .kind = 1, .bytes = 9, .name = "abcdefghi"},
+		 8,
+		 -EBADMSG},
+		{{.how = EVENT_TASK_RAW, .bytes = 1000, .name = "abc"}, 120, -EBADMSG},
+		{{.how = EVENT_TASK_WIDE, .number = 5}, 8, 0},
+		{{.how = EVENT_TASK_UUID, .number = 5}, 0, -EBADMSG},
+	};
+	struct trace *trace = *state;
+	struct event_task event;
+	uint32_t size;
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		event = cases[i].event;
+		size = EVENT_TASK_MIN + cases[i].name_bytes;
+		event.header = (struct event_header)header_of(EVENT_TASK, size);
+		assert_int_equal(trace_feed(trace, &event, size), cases[i].err);
+		if (!cases[i].err)
+			put(trace, TGID, 0x1000 * (i + 1));
+	}
+	check(trace, &by_task,
+	      "pid,task,size,count\r\n1000,5,10,1\r\n1000,7,10,1\r\n"
+	      "1000,abc,10,1\r\n");
+	/* Not even a header's worth of it. */
+	event.header = (struct event_header)header_of(EVENT_TASK, EVENT_TASK_MIN - 8);
+	assert_int_equal(trace_feed(trace, &event, EVENT_TASK_MIN - 8), -EBADMSG);
+}
+
 /* As many digits as a capture may ask for. */
 static void have_bounded_digits(void **state)
 {
@@ -336,10 +374,18 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, trace_set, trace_end)
 	const struct CMUnitTest tests[] = {
-		TEST(own_blocks),    TEST(may_be_values),           TEST(take_and_keep),
-		TEST(have_any_name), TEST(bad_records_are_refused), TEST(come_and_go),
-		TEST(are_inherited), TEST(are_not_reported),        TEST(are_known_of_all_or_none),
-		TEST(are_values),    TEST(have_bounded_digits),
+		TEST(own_blocks),
+		TEST(may_be_values),
+		TEST(take_and_keep),
+		TEST(have_any_name),
+		TEST(bad_records_are_refused),
+		TEST(come_and_go),
+		TEST(are_inherited),
+		TEST(are_not_reported),
+		TEST(are_known_of_all_or_none),
+		TEST(are_values),
+		TEST(have_bounded_digits),
+		TEST(are_as_long_as_their_names),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -564,6 +564,7 @@ static int types_find(struct search *search)
 	struct abi_target *target = &search->runtime->target;
 	struct abi_label *label = &search->out->label;
 	int err = type_find(runtime, "PyUnicode_Type", &target->unicode_type)
+			  ?: type_find(runtime, "PyLong_Type", &target->long_type)
 			  ?: type_find(runtime, "PyBool_Type", &label->bool_type)
 			  ?: type_find(runtime, "PyCell_Type", &label->cell_type)
 			  ?: type_find(runtime, "PyMemberDescr_Type", &search->member_type)

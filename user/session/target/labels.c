@@ -134,9 +134,10 @@ const void *session_label_hash(const struct session *session, const void *record
 {
 	const struct event_header *header = record;
 
-	if (!session->opts.hash_labels || header->type != EVENT_TASK || size < sizeof(*hashed))
+	if (!session->opts.hash_labels || header->type != EVENT_TASK || size < EVENT_TASK_MIN)
 		return record;
-	memcpy(hashed, record, sizeof(*hashed));
+	*hashed = (struct event_task){0};
+	memcpy(hashed, record, size < sizeof(*hashed) ? size : sizeof(*hashed));
 	if (hashed->how == EVENT_TASK_NONE || hashed->how == EVENT_TASK_UNKNOWN ||
 	    hashed->how == EVENT_TASK_NUMBERED || hashed->how == EVENT_TASK_OTHER)
 		return hashed;
