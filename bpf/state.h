@@ -28,7 +28,7 @@
 
 /* A cached code object; code_is_valid() says for how long it is valid. */
 #define KNOWN_CODES 64
-#define MORE_CODES  252 /* fill TASK_STATE_MAX */
+#define MORE_CODES  249 /* with label_holds they fill TASK_STATE_MAX */
 struct known_code {
 	__u64 code; /* address; 0: none */
 	__u64 code_id;
@@ -219,9 +219,21 @@ struct {
 
 TASK_STATE(threads, struct thread_state)
 
+/*
+ * Where an object has the attribute that a step of a label's path leads to. It is valid while that
+ * object lives and its word `check_at`, if there is one, is `check`.
+ */
+struct label_hold {
+	__u64 object; /* 0: none */
+	__u64 value_at;
+	__u64 check_at, check; /* check_at 0: there is nothing to check */
+};
+
 /* A second cache of code objects per thread, which is searched after thread_state.known. */
 struct more_codes {
 	struct known_code known[MORE_CODES];
+	struct label_hold label_holds[ABI_LABEL_STEPS]; /* at the thread's last block */
+	__u64 label_steps;                              /* so many of them */
 };
 
 TASK_STATE(codes, struct more_codes)

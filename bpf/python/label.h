@@ -70,6 +70,7 @@ struct label_search {
 	__u64 entries, name;         /* of the table of keys: the first entry's key */
 	__u64 dict, values, keys;    /* of the instance */
 	__u64 type, slot;            /* a type that may have a slot, and its offset */
+	struct label_hold hold; /* of the step; value_at 0: it may be somewhere else next time */
 	__u32 hash, entry_bytes, count, found;
 };
 
@@ -182,21 +183,24 @@ __noinline __u64 context_value(struct thread_state *thread, struct abi_label *la
 	return search->value;
 }
 
+__noinline int path_stays(struct thread_state *thread, __u64 object);
+
 /*
- * Is the label the variable itself, of the tree that it was in at the thread's block before? Of
- * most blocks: so it is asked first, without the label, and inline as task_note(). No other block
- * was made since then.
+ * Is the label that of the thread's block before, by way of the variable in the tree that it was in
+ * then? Of most blocks: so it is asked first, without the label, and inline as task_note(). No
+ * other block was made since then.
  */
 static __always_inline int context_stays(struct thread_state *thread)
 {
 	const struct abi_offsets *offsets = &thread->target.offsets;
 	__u64 tree;
 
-	if (!thread->block.tstate || !offsets->tstate_task ||
-	    thread->task_address != thread->label_found)
+	if (!thread->block.tstate || !offsets->tstate_task)
 		return 0;
 	tree = user_u64(thread->block.tstate + offsets->tstate_task);
-	return tree && user_u64(tree + CONTEXT_VARS) == thread->label_tree;
+	return tree && user_u64(tree + CONTEXT_VARS) == thread->label_tree &&
+	       (thread->task_address == thread->label_found ||
+		path_stays(thread, thread->label_found));
 }
 
 /* The word of a frame where a local variable is. */
@@ -207,14 +211,17 @@ static __always_inline __u64 local_word(struct thread_state *thread, __u64 at)
 	return thread->target.offsets.frame_code_tagged ? word & ~7ull : word;
 }
 
-/* Is the label a local variable itself that has the value of before? As context_stays(). */
+/* The same of a local variable. */
 static __always_inline int local_stays(struct thread_state *thread)
 {
-	__u64 frame = thread->label_frame, words = thread->label_words;
+	__u64 frame = thread->label_frame, words = thread->label_words, value;
 
-	return thread->block.tstate && frame && words != LABEL_FAR && !(words & LABEL_PATH) &&
-	       thread->task_address &&
-	       local_word(thread, frame + 8 * words) == thread->task_address;
+	if (!thread->block.tstate || !frame || words == LABEL_FAR)
+		return 0;
+	value = local_word(thread, frame + 8 * (words & ~LABEL_PATH));
+	if (words & LABEL_PATH)
+		return path_stays(thread, value);
+	return value && value == thread->task_address;
 }
 
 /* No other block was made since the thread's last one. Is it known that the label is still so? */
@@ -264,29 +271,38 @@ static __noinline long keys_step(__u32 turn, void *context)
 	return 0;
 }
 
+/* A byte of the word at keys_size. */
+static __always_inline __u32 head_byte(const struct abi_label *label, __u64 head, __u32 offset)
+{
+	return head >> (8 * (offset - label->keys_size) & 63) & 0xff;
+}
+
 /* Sets search->entries and what goes with it, of search->keys. */
 __noinline int keys_place(struct label_search *search, struct abi_label *label)
 {
-	__u64 keys, size;
+	__u64 head, size;
 
 	if (!search || !label)
 		return 0;
-	keys = search->keys;
-	size = user_u64(keys + label->keys_size);
-	search->count = user_u64(keys + label->keys_count);
+	/* all that tells where the entries are */
+	head = size = user_u64(search->keys + label->keys_size);
 	search->entry_bytes = GENERAL_ENTRY;
-	search->entries = keys + label->keys_indices;
+	search->entries = search->keys + label->keys_indices + 8;
 	if (label->keys_kind == ABI_NONE) {
-		size *= size <= 0xff ? 1 : size <= 0xffff ? 2 : size <= 0xffffffff ? 4 : 8;
-		search->entries += size + 8;
-		return 0;
+		search->entries += size * (size <= 0xff         ? 1
+					   : size <= 0xffff     ? 2
+					   : size <= 0xffffffff ? 4
+								: 8);
+	} else {
+		size = 1ull << (head & 63);
+		search->entries += 1ull << (head_byte(label, head, label->keys_index_log2) & 63);
+		if (head_byte(label, head, label->keys_kind)) {
+			search->entry_bytes = TEXT_ENTRY;
+			search->entries -= 8;
+		}
 	}
-	size = user_u64(keys + label->keys_index_log2) & 63;
-	search->entries += 1ull << size;
-	if (user_u64(keys + label->keys_kind) & 0xff)
-		search->entry_bytes = TEXT_ENTRY;
-	else
-		search->entries += 8;
+	/* a table is never fuller, and what is not used of it is zero */
+	search->count = size < 2 * KEYS_LIMIT ? size * 2 / 3 : 2 * KEYS_LIMIT;
 	return 0;
 }
 
@@ -384,7 +400,8 @@ __noinline __u64 task_of_loop(struct thread_state *thread, struct abi_label *lab
 	    user_u64_called(search->entries + (__u64)at * search->entry_bytes) != loop)
 		at = key_search(thread);
 	if (at >= KEYS_LIMIT)
-		return search->count > KEYS_LIMIT ? UNREADABLE : 0;
+		return user_u64_called(search->keys + label->keys_count) > KEYS_LIMIT ? UNREADABLE
+										      : 0;
 	if (!label->names[0])
 		thread->loop_seen = at;
 	return entry_value(search, at);
@@ -443,6 +460,12 @@ __noinline __u64 dict_offset(struct thread_state *thread, __u64 object, __u64 ty
 	return ((user_u64(at) + count * user_u64(at + 8) + 7) & ~7ull) + offset;
 }
 
+static __always_inline void hold_check(struct label_search *search, __u64 at, __u64 word)
+{
+	search->hold.check_at = at;
+	search->hold.check = word;
+}
+
 /* Where an object has its attributes, or a dict its items: dict, values and keys. */
 __noinline int instance_find(struct thread_state *thread, struct abi_label *label, __u64 object)
 {
@@ -455,6 +478,7 @@ __noinline int instance_find(struct thread_state *thread, struct abi_label *labe
 	type = user_u64_called(object + thread->target.offsets.object_type);
 	flags = user_u64_called(type + label->type_flags);
 	search->dict = search->values = search->keys = 0;
+	search->hold.check_at = search->hold.value_at = 0;
 	if (flags & TYPE_DICT) {
 		search->dict = object;
 	} else if (label->instance == ABI_INSTANCE_DICT || !(flags & TYPE_MANAGED)) {
@@ -466,6 +490,7 @@ __noinline int instance_find(struct thread_state *thread, struct abi_label *labe
 	} else if (label->instance == ABI_INSTANCE_VALUES) {
 		search->values = user_u64_called(object - 32);
 		search->dict = user_u64_called(object - 24);
+		hold_check(search, object - 32, search->values);
 	} else {
 		word = user_u64_called(object - 24);
 		if (label->instance == ABI_INSTANCE_INLINE)
@@ -474,8 +499,12 @@ __noinline int instance_find(struct thread_state *thread, struct abi_label *labe
 			search->values = word + 1;
 		if (!(word & 1))
 			search->dict = word;
+		/* Values behind the object are cleared when they are no longer used. */
+		if (label->instance != ABI_INSTANCE_INLINE)
+			hold_check(search, object - 24, word);
 	}
 	if (search->values) {
+		search->hold.value_at = search->values;
 		search->keys = user_u64_called(type + label->heaptype_keys);
 	} else if (search->dict) {
 		search->keys = user_u64_called(search->dict + label->dict_keys);
@@ -529,9 +558,11 @@ __noinline __u64 item_value(struct thread_state *thread, struct abi_label *label
 	/* ob_size follows the header */
 	if (!(flags & (TYPE_TUPLE | TYPE_LIST)) || position >= user_u64_called(at + 8))
 		return 0;
-	at = flags & TYPE_TUPLE ? object + label->tuple_items
-				: user_u64_called(object + label->list_items);
-	return user_u64_called(at + 8 * position);
+	if (flags & TYPE_LIST)
+		return user_u64_called(user_u64_called(object + label->list_items) + 8 * position);
+	at = object + label->tuple_items + 8 * position;
+	search_of(thread)->hold.value_at = at;
+	return user_u64_called(at);
 }
 
 /* What the instance's dict, or a dict, has of that step's name; 0: nothing. */
@@ -555,6 +586,8 @@ __noinline __u64 named_value(struct thread_state *thread, struct abi_label *labe
 	at *= 8;
 	if (label->values_first != ABI_NONE)
 		at += label->values_first;
+	if (search->hold.value_at)
+		search->hold.value_at += at;
 	return user_u64_called(search->values + at);
 }
 
@@ -565,14 +598,66 @@ __noinline __u64 named_value(struct thread_state *thread, struct abi_label *labe
 __noinline __u64 attribute_value(struct thread_state *thread, struct abi_label *label, __u32 step,
 				 __u64 object)
 {
+	struct label_hold *hold;
 	__u64 at;
 
 	if (!thread || !label || step >= ABI_LABEL_NAMES)
 		return 0;
+	hold = &search_of(thread)->hold;
+	hold->value_at = hold->check_at = 0;
 	if (label->positions >> step & 1)
 		return item_value(thread, label, label->names[step], object);
 	at = label->slots >> step & 1 ? slot_find(thread, label, step, object) : 0;
-	return at ? user_u64_called(at) : named_value(thread, label, step, object);
+	if (!at)
+		return named_value(thread, label, step, object);
+	hold->value_at = at;
+	return user_u64_called(at);
+}
+
+/* What the label's path leads to from the object that it begins with, or 0. */
+__noinline __u64 path_value(struct thread_state *thread, struct abi_label *label, __u64 object)
+{
+	struct more_codes *more = codes_get((void *)bpf_get_current_task_btf());
+	struct label_hold *hold;
+	__u32 i;
+
+	if (!thread || !label)
+		return 0;
+	for (i = 0; i < ABI_LABEL_STEPS && i < label->steps; i++) {
+		hold = &search_of(thread)->hold;
+		hold->object = object;
+		object = object ? attribute_value(thread, label, i, object) : 0;
+		if (!object || !hold->value_at)
+			hold->object = 0;
+		if (more)
+			more->label_holds[i] = *hold;
+	}
+	if (more)
+		more->label_steps = i;
+	return object;
+}
+
+/*
+ * Does the path lead from this object to the label of the thread's last block? No other block was
+ * made since: so an object at the address of one of then is that one, and has the attribute where
+ * it had it.
+ */
+__noinline int path_stays(struct thread_state *thread, __u64 object)
+{
+	struct more_codes *more = codes_find((void *)bpf_get_current_task_btf());
+	struct label_hold *hold;
+	__u32 i;
+
+	if (!thread || !more)
+		return 0;
+	for (i = 0; i < ABI_LABEL_STEPS && i < more->label_steps; i++) {
+		hold = &more->label_holds[i];
+		if (!object || hold->object != object ||
+		    (hold->check_at && user_u64(hold->check_at) != hold->check))
+			return 0;
+		object = user_u64(hold->value_at);
+	}
+	return i && object && object == thread->task_address;
 }
 
 /*
@@ -828,8 +913,8 @@ __noinline int label_change(struct thread_state *thread, struct abi_label *label
 __noinline int label_note(struct thread_state *thread, int stays)
 {
 	struct abi_label *label;
-	__u64 object, value, type;
-	__u32 tgid, i;
+	__u64 object, value, type, first;
+	__u32 tgid;
 
 	if (!thread)
 		return 0;
@@ -848,8 +933,9 @@ __noinline int label_note(struct thread_state *thread, int stays)
 	} else {
 		object = local_value(thread, label, stays);
 	}
-	for (i = 0; i < ABI_LABEL_STEPS && i < label->steps && object; i++)
-		object = attribute_value(thread, label, i, object);
+	first = object;
+	if (label->steps)
+		object = path_value(thread, label, object);
 	if (stays && object == thread->task_address)
 		return 0;
 	type = object ? user_u64_called(object + thread->target.offsets.object_type) : 0;
@@ -859,5 +945,10 @@ __noinline int label_note(struct thread_state *thread, int stays)
 		value = named_value(thread, label, ABI_LABEL_STEPS, object);
 	if (value)
 		type = user_u64_called(value + thread->target.offsets.object_type);
-	return label_change(thread, label, object, value ? value : object, type);
+	if (label_change(thread, label, object, value ? value : object, type))
+		return -1;
+	/* An object that leads to itself may lead to another one next: it is no variable's value. */
+	if (label->steps && object && object == first)
+		thread->task_address = UNREADABLE;
+	return 0;
 }
