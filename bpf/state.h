@@ -28,7 +28,7 @@
 
 /* A cached code object; code_is_valid() says for how long it is valid. */
 #define KNOWN_CODES 64
-#define MORE_CODES  249 /* with label_holds they fill TASK_STATE_MAX */
+#define MORE_CODES  247 /* with label_holds they fill TASK_STATE_MAX */
 struct known_code {
 	__u64 code; /* address; 0: none */
 	__u64 code_id;
@@ -135,7 +135,11 @@ struct thread_state {
 	};
 	union {
 		__u64 label_found; /* with label_tree */
-		__u64 label_words; /* of label_frame's code object, as in struct known_code */
+		/*
+		 * of label_frame's code object, as in struct known_code; ABI_LABEL_GREENLET: its
+		 * address
+		 */
+		__u64 label_words;
 		/*
 		 * ABI_LABEL_TASK before 3.14, where the task was found: hash of the dicts'
 		 * versions; 3.13, whose dicts have none: position of the entry, a guess
@@ -221,19 +225,25 @@ TASK_STATE(threads, struct thread_state)
 
 /*
  * Where an object has the attribute that a step of a label's path leads to. It is valid while that
- * object lives and its word `check_at`, if there is one, is `check`.
+ * object lives and has the words `check` and `version`, which is that of its dict.
  */
 struct label_hold {
-	__u64 object; /* 0: none */
-	__u64 value_at;
-	__u64 check_at, check; /* check_at 0: there is nothing to check */
+	__u64 object;          /* 0: none */
+	__u64 value_at;        /* 0: it has no such attribute */
+	__u64 check_at, check; /* check_at 0: there is nothing to check; the same of version_at */
+	__u64 version_at, version;
 };
 
 /* A second cache of code objects per thread, which is searched after thread_state.known. */
 struct more_codes {
 	struct known_code known[MORE_CODES];
-	struct label_hold label_holds[ABI_LABEL_STEPS]; /* at the thread's last block */
-	__u64 label_steps;                              /* so many of them */
+	/*
+	 * at the thread's last block. ABI_LABEL_GREENLET: of the greenlet's name; of the code
+	 * object of the function that it runs, without more; of the thread's state of greenlet,
+	 * with the main one as value_at
+	 */
+	struct label_hold label_holds[ABI_LABEL_STEPS];
+	__u64 label_steps; /* so many of them */
 };
 
 TASK_STATE(codes, struct more_codes)

@@ -70,8 +70,9 @@ struct label_search {
 	__u64 entries, name;         /* of the table of keys: the first entry's key */
 	__u64 dict, values, keys;    /* of the instance */
 	__u64 type, slot;            /* a type that may have a slot, and its offset */
-	struct label_hold hold; /* of the step; value_at 0: it may be somewhere else next time */
+	struct label_hold hold;      /* of the step */
 	__u32 hash, entry_bytes, count, found;
+	__u32 is_held; /* the step's value will be where `hold` says */
 };
 
 _Static_assert(sizeof(struct label_search) <= sizeof(((struct thread_state *)0)->code), "fits");
@@ -184,6 +185,7 @@ __noinline __u64 context_value(struct thread_state *thread, struct abi_label *la
 }
 
 __noinline int path_stays(struct thread_state *thread, __u64 object);
+__noinline int greenlet_stays(struct thread_state *thread);
 
 /*
  * Is the label that of the thread's block before, by way of the variable in the tree that it was in
@@ -229,6 +231,8 @@ static __always_inline int label_stays(struct thread_state *thread)
 {
 	if (label_is(ABI_LABEL_CONTEXT))
 		return context_stays(thread);
+	if (label_is(ABI_LABEL_GREENLET))
+		return greenlet_stays(thread);
 	return label_is(ABI_LABEL_LOCAL) && local_stays(thread);
 }
 
@@ -466,6 +470,14 @@ static __always_inline void hold_check(struct label_search *search, __u64 at, __
 	search->hold.check = word;
 }
 
+/* A dict's version: no two states of dicts have alike ones. */
+static __always_inline void hold_version(struct label_search *search, __u64 at)
+{
+	search->hold.version_at = at;
+	search->hold.version = user_u64_called(at);
+	search->is_held = search->hold.version != 0;
+}
+
 /* Where an object has its attributes, or a dict its items: dict, values and keys. */
 __noinline int instance_find(struct thread_state *thread, struct abi_label *label, __u64 object)
 {
@@ -478,7 +490,6 @@ __noinline int instance_find(struct thread_state *thread, struct abi_label *labe
 	type = user_u64_called(object + thread->target.offsets.object_type);
 	flags = user_u64_called(type + label->type_flags);
 	search->dict = search->values = search->keys = 0;
-	search->hold.check_at = search->hold.value_at = 0;
 	if (flags & TYPE_DICT) {
 		search->dict = object;
 	} else if (label->instance == ABI_INSTANCE_DICT || !(flags & TYPE_MANAGED)) {
@@ -487,10 +498,15 @@ __noinline int instance_find(struct thread_state *thread, struct abi_label *labe
 			word = dict_offset(thread, object, type, word);
 		if ((__s64)word > 0)
 			search->dict = user_u64_called(object + word);
+		hold_check(search, object + word, search->dict);
+		search->is_held = (__s64)word > 0 && !search->dict;
 	} else if (label->instance == ABI_INSTANCE_VALUES) {
 		search->values = user_u64_called(object - 32);
 		search->dict = user_u64_called(object - 24);
-		hold_check(search, object - 32, search->values);
+		if (search->values)
+			hold_check(search, object - 32, search->values);
+		else
+			hold_check(search, object - 24, search->dict);
 	} else {
 		word = user_u64_called(object - 24);
 		if (label->instance == ABI_INSTANCE_INLINE)
@@ -499,16 +515,22 @@ __noinline int instance_find(struct thread_state *thread, struct abi_label *labe
 			search->values = word + 1;
 		if (!(word & 1))
 			search->dict = word;
-		/* Values behind the object are cleared when they are no longer used. */
-		if (label->instance != ABI_INSTANCE_INLINE)
-			hold_check(search, object - 24, word);
+		/* Values behind the object stay there when they are no longer used. */
+		if (label->instance == ABI_INSTANCE_INLINE)
+			word = user_u64_called(search->values);
+		hold_check(search,
+			   label->instance == ABI_INSTANCE_INLINE ? search->values : object - 24,
+			   word);
 	}
 	if (search->values) {
-		search->hold.value_at = search->values;
+		search->is_held = 1;
 		search->keys = user_u64_called(type + label->heaptype_keys);
 	} else if (search->dict) {
 		search->keys = user_u64_called(search->dict + label->dict_keys);
 		search->values = user_u64_called(search->dict + label->dict_values);
+		/* Later dicts have no version. */
+		if (label->instance != ABI_INSTANCE_INLINE)
+			hold_version(search, search->dict + label->dict_keys - 8);
 	}
 	return 0;
 }
@@ -562,6 +584,7 @@ __noinline __u64 item_value(struct thread_state *thread, struct abi_label *label
 		return user_u64_called(user_u64_called(object + label->list_items) + 8 * position);
 	at = object + label->tuple_items + 8 * position;
 	search_of(thread)->hold.value_at = at;
+	search_of(thread)->is_held = 1;
 	return user_u64_called(at);
 }
 
@@ -570,6 +593,7 @@ __noinline __u64 named_value(struct thread_state *thread, struct abi_label *labe
 			     __u64 object)
 {
 	struct label_search *search;
+	__u64 value_at;
 	__u32 at;
 
 	if (!thread || !label || step >= ABI_LABEL_NAMES || !label->names[step])
@@ -579,16 +603,19 @@ __noinline __u64 named_value(struct thread_state *thread, struct abi_label *labe
 	if (!search->keys)
 		return 0;
 	at = key_find(thread, label, step);
-	if (at >= KEYS_LIMIT)
+	if (at >= KEYS_LIMIT) {
+		/* Another instance may bring the key. */
+		if (!search->hold.version_at)
+			search->is_held = 0;
 		return 0;
+	}
+	value_at = search->values + 8ull * at;
 	if (!search->values)
-		return entry_value(search, at);
-	at *= 8;
-	if (label->values_first != ABI_NONE)
-		at += label->values_first;
-	if (search->hold.value_at)
-		search->hold.value_at += at;
-	return user_u64_called(search->values + at);
+		value_at = search->entries + (__u64)at * search->entry_bytes + 8;
+	else if (label->values_first != ABI_NONE)
+		value_at += label->values_first;
+	search->hold.value_at = value_at;
+	return user_u64_called(value_at);
 }
 
 /*
@@ -598,19 +625,21 @@ __noinline __u64 named_value(struct thread_state *thread, struct abi_label *labe
 __noinline __u64 attribute_value(struct thread_state *thread, struct abi_label *label, __u32 step,
 				 __u64 object)
 {
-	struct label_hold *hold;
+	struct label_search *search;
 	__u64 at;
 
 	if (!thread || !label || step >= ABI_LABEL_NAMES)
 		return 0;
-	hold = &search_of(thread)->hold;
-	hold->value_at = hold->check_at = 0;
+	search = search_of(thread);
+	search->hold.value_at = search->hold.check_at = search->hold.version_at = 0;
+	search->is_held = 0;
 	if (label->positions >> step & 1)
 		return item_value(thread, label, label->names[step], object);
 	at = label->slots >> step & 1 ? slot_find(thread, label, step, object) : 0;
 	if (!at)
 		return named_value(thread, label, step, object);
-	hold->value_at = at;
+	search->hold.value_at = at;
+	search->is_held = 1;
 	return user_u64_called(at);
 }
 
@@ -618,23 +647,30 @@ __noinline __u64 attribute_value(struct thread_state *thread, struct abi_label *
 __noinline __u64 path_value(struct thread_state *thread, struct abi_label *label, __u64 object)
 {
 	struct more_codes *more = codes_get((void *)bpf_get_current_task_btf());
-	struct label_hold *hold;
+	struct label_search *search;
+	__u64 value;
 	__u32 i;
 
 	if (!thread || !label)
 		return 0;
+	search = search_of(thread);
 	for (i = 0; i < ABI_LABEL_STEPS && i < label->steps; i++) {
-		hold = &search_of(thread)->hold;
-		hold->object = object;
-		object = object ? attribute_value(thread, label, i, object) : 0;
-		if (!object || !hold->value_at)
-			hold->object = 0;
+		value = object ? attribute_value(thread, label, i, object) : 0;
+		search->hold.object = search->is_held ? object : 0;
 		if (more)
-			more->label_holds[i] = *hold;
+			more->label_holds[i] = search->hold;
+		object = value;
 	}
 	if (more)
 		more->label_steps = i;
 	return object;
+}
+
+static __always_inline int hold_is_valid(const struct label_hold *hold, __u64 object)
+{
+	return hold->object == object &&
+	       (!hold->check_at || user_u64(hold->check_at) == hold->check) &&
+	       (!hold->version_at || user_u64(hold->version_at) == hold->version);
 }
 
 /*
@@ -652,12 +688,37 @@ __noinline int path_stays(struct thread_state *thread, __u64 object)
 		return 0;
 	for (i = 0; i < ABI_LABEL_STEPS && i < more->label_steps; i++) {
 		hold = &more->label_holds[i];
-		if (!object || hold->object != object ||
-		    (hold->check_at && user_u64(hold->check_at) != hold->check))
+		if (!object)
+			break;
+		if (!hold_is_valid(hold, object))
 			return 0;
-		object = user_u64(hold->value_at);
+		object = hold->value_at ? user_u64(hold->value_at) : 0;
 	}
-	return i && object && object == thread->task_address;
+	return i && object == thread->task_address;
+}
+
+/*
+ * The same of the thread's greenlet. One without a name runs the function that it did, if the code
+ * object is the same.
+ */
+__noinline int greenlet_stays(struct thread_state *thread)
+{
+	struct more_codes *more = codes_find((void *)bpf_get_current_task_btf());
+	__u64 current, value;
+
+	if (!thread || !more || !more->label_holds[2].object)
+		return 0;
+	current = user_u64(more->label_holds[2].object + GREENLET_CURRENT);
+	if (current == more->label_holds[2].value_at)
+		return !thread->task_address;
+	if (!current || !hold_is_valid(&more->label_holds[0], current))
+		return 0;
+	value = more->label_holds[0].value_at;
+	value = value ? user_u64(value) : 0;
+	if (value)
+		return value == thread->task_address;
+	return thread->block.tstate && thread->label_frame && !thread->next_frame &&
+	       thread->label_words == more->label_holds[1].object;
 }
 
 /*
@@ -667,10 +728,13 @@ __noinline int path_stays(struct thread_state *thread, __u64 object)
 __noinline __u64 greenlet_value(struct thread_state *thread, struct abi_label *label)
 {
 	struct task_struct *task = (void *)bpf_get_current_task_btf();
-	__u64 state, current, value;
+	struct more_codes *more = codes_get(task);
+	__u64 state, current, main, value;
 
 	if (!thread || !label || !label->variable_hash)
 		return 0;
+	if (more)
+		more->label_holds[2].object = 0;
 	state = tls_block(THREAD_POINTER(task), label->variable_hash);
 	if (state)
 		state = user_u64_called(state + label->variable);
@@ -678,15 +742,27 @@ __noinline __u64 greenlet_value(struct thread_state *thread, struct abi_label *l
 	if (state <= 1)
 		return 0;
 	current = user_u64_called(state + GREENLET_CURRENT);
-	if (!current || current == user_u64_called(state))
+	main = user_u64_called(state);
+	if (more) {
+		more->label_holds[2].object = main ? state : 0;
+		more->label_holds[2].value_at = main;
+		more->label_holds[0].object = more->label_holds[1].object = 0;
+	}
+	if (!current || current == main)
 		return 0;
 	value = attribute_value(thread, label, 0, current);
+	if (more && search_of(thread)->is_held) {
+		more->label_holds[0] = search_of(thread)->hold;
+		more->label_holds[0].object = current;
+	}
 	if (value)
 		return value;
 	value = thread->block.tstate ? frame_outermost(thread, label->codes_of) : 0;
 	if (!value)
 		return UNREADABLE;
 	value = frame_code(&thread->target.offsets, value);
+	if (more)
+		more->label_holds[1].object = value;
 	return user_u64_called(value + thread->target.offsets.code_qualname);
 }
 

@@ -152,6 +152,7 @@ __noinline int frame_append(struct thread_state *thread, __u64 address)
 		}
 	} else if (label_is(ABI_LABEL_GREENLET)) {
 		thread->label_frame = address;
+		thread->label_words = code;
 	}
 	id = known->code_id;
 	slot = thread->stack.nframe & (EVENT_MAX_FRAMES - 1);

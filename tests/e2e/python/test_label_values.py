@@ -73,6 +73,23 @@ def test_kinds_newer(start, trace, tracer, root_python, kind):
     finished(target, run, tracer, BY[kind], "label_values.py", kind)
 
 
+@pytest.mark.parametrize("stripped", (False, True))
+def test_moves(start, trace, tracer, python, debian_python, stripped):
+    """What a path leads to is told where it was found before only if it is still there."""
+    target = start(debian_python if stripped else python, "label_moves.py")
+    run = trace("-p", target.pid, "-m", "exact", "--by", "context label.moves.part")
+    target.step()
+    finished(target, run, tracer, "context label.moves.part", "label_moves.py")
+
+
+@pytest.mark.root_versions(since="3.14")
+def test_moves_newer(start, trace, tracer, root_python):
+    target = start(root_python.path, "label_moves.py", prefix=("chroot", root_python.root))
+    run = trace("-p", target.pid, "-m", "exact", "--by", "context label.moves.part")
+    target.step()
+    finished(target, run, tracer, "context label.moves.part", "label_moves.py")
+
+
 def test_hostile(start, trace, tracer, python):
     """Of memory that is not what it seems, a value is told only if it can be read."""
     target = start(python, "label_hostile.py")
