@@ -1023,7 +1023,7 @@ __noinline int label_note(struct thread_state *thread, int stays)
 		type = user_u64_called(value + thread->target.offsets.object_type);
 	if (label_change(thread, label, object, value ? value : object, type))
 		return -1;
-	/* An object that leads to itself may lead to another one next: it is no variable's value. */
+	/* An object that leads to itself may lead to another one next, unlike a variable. */
 	if (label->steps && object && object == first)
 		thread->task_address = UNREADABLE;
 	return 0;

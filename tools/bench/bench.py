@@ -301,6 +301,12 @@ TABLES = {
         False,
         lambda python, options, folder: bench_columns.bench_labels(python, TRACER, options, folder),
     ),
+    "greenlets": (
+        True,
+        lambda python, options, folder: bench_columns.bench_greenlets(
+            python, TRACER, options, folder
+        ),
+    ),
     "tasks": (False, lambda _, options, folder: bench_columns.bench_tasks(TRACER, options, folder)),
     "view": (False, lambda python, options, folder: bench_view.bench(python, TRACER, folder)),
     "system": (
@@ -353,7 +359,7 @@ def main():
     parser.add_argument(
         "--only",
         default="speed,memory,attach,detach,replay,stats,sample,system,windows,unwind,heap,serve,columns,"
-        "labels,tasks,view,programs",
+        "labels,greenlets,tasks,view,programs",
     )
     parser.add_argument("--other", help="columns, tasks: another tracer, in turn with ours")
     parser.add_argument(

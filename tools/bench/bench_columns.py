@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measures what columns beside the live blocks (allocated, short-lived, threads, the peak) cost a
 program in census mode: with nobody looking, and with a live view on a terminal that shows them; and
-what --by task costs programs of asyncio tasks, and --by context and --by local the same workloads.
+what --by task and --by greenlet cost programs of these, and --by context and --by local the same
+workloads.
 
 Every variant runs in turn, round after round, and is compared with plain census of the same round.
 With --other, another tracer runs in turn with them: a build that counts nothing of this.
@@ -25,28 +26,39 @@ from interpreters import TIMEOUT, Python, environment
 ROUNDS = {"w1": 200000, "w2": 240000, "w3": 120}
 TASK_ROUNDS = {"tasks": 20000, "served": 1000}
 TASK_VERSION = "3.14"
+GREENLET_ROUNDS = {"greened": 20000}
 # The workload begins once the tracer, and the view, are there.
 WAIT = """
-import os, runpy, sys
+import os, runpy, sys, time
 os.write(1, b"ready\\n")
 os.read(0, 1)
 sys.argv = sys.argv[1:]
 sys.path[0] = os.path.dirname(sys.argv[0])
+begun = time.process_time()
 runpy.run_path(sys.argv[0], run_name="__main__")
+print("%.3f" % (time.process_time() - begun))
 """
 
 # tracer: the program; options: of it; keys: None: no view, else those pressed in it; shows: what is
 # then on the screen.
 Variant = collections.namedtuple("Variant", "name tracer options keys shows")
 PLAIN = "census"
+OWN_CPU = 2  # of what run() returns: it is steadier than the seconds if the machine is busy
 RECORD = ("--record", "FOLDER/columns.rec", "--every", "1")
-# The value of a context variable, which changes 200 times a second, as requests come; and arguments
-# that change with each round.
+# The value of a context variable, and an attribute of another one's, which change 200 times a
+# second, as requests come; and arguments that change with each round.
 REQUESTS = """
 import contextvars, itertools, signal
-request, numbers = contextvars.ContextVar("bench.request"), itertools.count()
-signal.signal(signal.SIGALRM, lambda *_: request.set("request %d" % next(numbers)))
-request.set("request")
+class Route:
+    def __init__(self, path):
+        self.path = path
+request, route = contextvars.ContextVar("bench.request"), contextvars.ContextVar("bench.route")
+numbers = itertools.count()
+def come(*_):
+    request.set("request %d" % next(numbers))
+    route.set(Route(request.get()))
+signal.signal(signal.SIGALRM, come)
+come()
 signal.setitimer(signal.ITIMER_REAL, 0.005, 0.005)
 """
 LOCALS = {"w1": "work:i", "w2": "down:i", "w3": "loads:s"}
@@ -78,11 +90,21 @@ def task_variants(tracer, other):
 
 
 def label_variants(tracer):
+    path = "--by", "context bench.route.path"
     return [
         Variant("untraced", None, (), None, None),
         Variant(PLAIN, tracer, (), None, None),
         Variant("census, --by context", tracer, ("--by", "context bench.request"), None, None),
+        Variant("census, --by context, a path", tracer, path, None, None),
         Variant("census, --by local", tracer, ("--by", "local LOCAL"), None, None),
+    ]
+
+
+def greenlet_variants(tracer):
+    return [
+        Variant("untraced", None, (), None, None),
+        Variant(PLAIN, tracer, (), None, None),
+        Variant("census, --by greenlet", tracer, ("--by", "greenlet"), None, None),
     ]
 
 
@@ -156,7 +178,7 @@ def attach(variant, pid, name, folder):
 
 
 def run(variant, python, name, rounds, folder, loads=""):
-    """(the workload's seconds, CPU seconds of the tracer with its view)"""
+    """Seconds: (of the workload, CPU time of the tracer with its view, the workload's CPU time)"""
     path, *arguments = python.workload(name, rounds)
     target = subprocess.Popen(
         [*python.prefix, path, "-c", loads + WAIT, *arguments],
@@ -182,13 +204,14 @@ def run(variant, python, name, rounds, folder, loads=""):
             if process.poll() is None:
                 process.kill()
                 process.wait()
-    return float(said), cpu
+    seconds, own_cpu = map(float, said.split())
+    return seconds, cpu, own_cpu
 
 
-def cell(times, name):
+def cell(times, name, which):
     """The seconds, and their ratios to plain census of the same rounds."""
-    seconds = [pair[0] for pair in times[name]]
-    ratios = sorted(a / b[0] for a, b in zip(seconds, times[PLAIN]))
+    seconds = [took[which] for took in times[name]]
+    ratios = sorted(a / b[which] for a, b in zip(seconds, times[PLAIN]))
     if name in (PLAIN, "untraced"):
         return "%.2f s" % statistics.median(seconds)
     return "%.2f s (%.3f; %.3f to %.3f)" % (
@@ -199,8 +222,9 @@ def cell(times, name):
     )
 
 
-def measure(python, chosen, rounds_by_name, options, folder, loads=""):
-    """Measures and prints; returns the table. loads: what each program does before it begins."""
+def measure(python, chosen, rounds_by_name, options, folder, loads="", which=0):
+    """Measures and prints; returns the table. loads: what each program does before it begins; which:
+    of what run() returns."""
     rows = [[variant.name] for variant in chosen]
     for name, rounds in rounds_by_name.items():
         times = collections.defaultdict(list)
@@ -211,15 +235,17 @@ def measure(python, chosen, rounds_by_name, options, folder, loads=""):
                 print("bench: columns, %s, %s" % (name, variant.name), file=sys.stderr, flush=True)
                 times[variant.name].append(run(variant, python, name, rounds, folder, loads))
         for row, variant in zip(rows, chosen):
-            cpu = statistics.median(pair[1] for pair in times[variant.name])
-            row.append(cell(times, variant.name))
+            cpu = statistics.median(took[1] for took in times[variant.name])
+            row.append(cell(times, variant.name, which))
             row.append("%.2f s" % cpu if variant.tracer else "")
     head = [
         "traced by",
         *(text for name in rounds_by_name for text in (name, "the tracer's CPU time")),
     ]
     text = bench_page.table(
-        [head, *rows], "%s, medians of %d rounds" % (python.label, options.reps)
+        [head, *rows],
+        "%s, medians of %d rounds%s"
+        % (python.label, options.reps, ", CPU time" if which == OWN_CPU else ""),
     )
     print("\n" + text, flush=True)
     return text
@@ -238,7 +264,14 @@ def bench(python, tracer, options, folder):
 def bench_labels(python, tracer, options, folder):
     """The same of --by context and --by local."""
     chosen = rounds_of(options)
-    return measure(python, label_variants(tracer), chosen, options, folder, REQUESTS)
+    return measure(python, label_variants(tracer), chosen, options, folder, REQUESTS, OWN_CPU)
+
+
+def bench_greenlets(python, tracer, options, folder):
+    """The same of --by greenlet; the distribution's interpreter has greenlet."""
+    chosen = greenlet_variants(tracer)
+    loads = "import greenlet\n"
+    return measure(python, chosen, GREENLET_ROUNDS, options, folder, loads, OWN_CPU)
 
 
 def bench_tasks(tracer, options, folder):
