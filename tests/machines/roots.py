@@ -36,9 +36,12 @@ WORK = os.path.join(PLACE, ".work")
 # of which there is the build for debugging, with the modules that only it can load; packages: what
 # else is installed, to compare with, or to be read.
 Recipe = collections.namedtuple("Recipe", "versions symbols debug packages")
+GREENLETS = ("python3-gevent", "python3-eventlet")
 SUITES = {
-    "trixie": Recipe(("3.13",), ("3.13",), ("3.13",), ("python3-memray", "libmimalloc3")),
-    "testing": Recipe(("3.13", "3.14", "3.15"), ("3.14", "3.15"), ("3.14",), ("libmimalloc3",)),
+    "trixie": Recipe(("3.13",), ("3.13",), ("3.13",), ("python3-memray", "libmimalloc3", *GREENLETS)),
+    "testing": Recipe(
+        ("3.13", "3.14", "3.15"), ("3.14", "3.15"), ("3.14",), ("libmimalloc3", *GREENLETS)
+    ),
 }
 LOADER = "usr/lib64/ld-linux-x86-64.so.2"
 LIBRARIES = "usr/lib/x86_64-linux-gnu"

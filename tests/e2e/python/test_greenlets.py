@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """--by greenlet: the greenlet that has allocated what is alive, against a program that counts."""
+import subprocess
+
 import pytest
 
 from harness import error_line, marked_line, read_report, wait_until
@@ -29,6 +31,20 @@ def finished(target, run, late=False):
 def test_greenlets(start, trace, debian_python, kind, mode):
     target = start(debian_python, "greenlet_owners.py", kind)
     run = trace("-v", "-p", target.pid, "-m", mode, "--by", "greenlet")
+    finished(target, run)
+
+
+@pytest.mark.whole
+@pytest.mark.root_versions(since="3.13", before="3.15")
+@pytest.mark.parametrize("kind", KINDS)
+def test_newer(start, trace, root_python, kind):
+    """Newer greenlets, of Debian 13 and testing; testing's are built for two versions of CPython."""
+    prefix = "chroot", root_python.root
+    found = subprocess.run([*prefix, root_python.path, "-c", "import " + kind], stderr=-3)
+    if found.returncode:
+        pytest.skip("%s of this root file system has no %s" % (root_python.path, kind))
+    target = start(root_python.path, "greenlet_owners.py", kind, prefix=prefix)
+    run = trace("-v", "-p", target.pid, "-m", "census", "--by", "greenlet")
     finished(target, run)
 
 

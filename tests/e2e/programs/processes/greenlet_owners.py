@@ -15,6 +15,7 @@ import threading
 gc.disable()
 DEEP = 700
 LATER = 40
+ONE = b"\0"
 kept = {}
 
 
@@ -22,7 +23,7 @@ def fill(name, count):
     blocks = [None] * count
     kept.setdefault(name, []).append(blocks)
     for i in range(count):
-        blocks[i] = bytes(300)  # line K: one block each
+        blocks[i] = ONE * 300  # line K: one block each, and no tuple of arguments, as a call has
 
 
 def deeper(name, count, left):
