@@ -25,7 +25,7 @@ static const struct preset {
 	{"starlette", ABI_LABEL_LOCAL, "__call__:scope.path"},
 	{"fastapi", ABI_LABEL_LOCAL, "__call__:scope.path"},
 	{"structlog:", ABI_LABEL_CONTEXT, "structlog_"},
-	{"celery", ABI_LABEL_LOCAL, "trace_task:uuid"},
+	{"celery", ABI_LABEL_LOCAL, "fast_trace_task:uuid"},
 	{"celery-task", ABI_LABEL_LOCAL, "fast_trace_task:task"},
 	{"rq", ABI_LABEL_LOCAL, "perform_job:job._id"},
 	{"rq-function", ABI_LABEL_LOCAL, "perform_job:job._func_name"},

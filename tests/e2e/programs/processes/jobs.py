@@ -8,10 +8,10 @@ for stdin's end. A job of RQ runs in a process of its own: it prints "job PID" a
 once there is a file FOLDER/PID.
 """
 import collections
+import ctypes
 import gc
 import json
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -22,6 +22,10 @@ ONE = b"\0"
 JOBS = (("export", 20), ("mail", 3), ("export", 30), ("mail", 0))
 kept = []
 folder = sys.argv[2]
+
+
+def end_with_parent(**_):
+    ctypes.CDLL(None).prctl(1, 9)  # PR_SET_PDEATHSIG, SIGKILL
 
 
 def keep(name, key, number):
@@ -58,7 +62,7 @@ def drive(order, presets):
                     counts[preset][value][i] += words[2 + i]
     print(json.dumps(counts), flush=True)
     sys.stdin.read()
-    os.kill(os.getpid(), signal.SIGTERM)
+    os._exit(0)
 
 
 def driven(*arguments):
@@ -89,7 +93,9 @@ def celery():
 
     tasks = {name: task(name) for name in ("export", "mail")}
 
-    @signals.worker_ready.connect
+    signals.worker_process_init.connect(end_with_parent)
+
+    @signals.worker_ready.connect(weak=False)
     def begin(**_):
         driven(lambda name, number: tasks[name].delay(number), ("celery-task", "celery"))
 
@@ -105,6 +111,7 @@ def celery():
 def job(number):
     import rq
 
+    end_with_parent()
     print("job %d" % os.getpid(), flush=True)
     wait_for(os.path.join(folder, str(os.getpid())))
     running = rq.get_current_job()
@@ -124,9 +131,10 @@ def rq():
     import rq as library
 
     path = os.path.join(folder, "socket")
-    server = subprocess.Popen(
+    subprocess.Popen(
         ["redis-server", "--port", "0", "--unixsocket", path, "--save", "", "--dir", folder],
         stdout=subprocess.DEVNULL,
+        preexec_fn=end_with_parent,
     )
     while not os.path.exists(path):
         time.sleep(0.01)
@@ -139,11 +147,7 @@ def rq():
         driven(
             lambda name, number: queue.enqueue(functions[name], number), ("rq-function", "rq")
         )
-        try:
-            worker.work(logging_level="ERROR")
-        finally:
-            server.terminate()
-            server.wait()
+        worker.work(logging_level="ERROR")
 
     return work
 
