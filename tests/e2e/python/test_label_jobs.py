@@ -51,18 +51,16 @@ def test_celery_running(start, trace, tracer, debian_python, tmp_path, preset):
     assert {str(row["pid"]) for row in report.statistics} <= set(pids[1:])
 
 
-@pytest.mark.whole
-@pytest.mark.parametrize("preset", ("celery", "celery-task"))
-def test_celery_followed(start, trace, tracer, debian_python, tmp_path, preset):
+def test_celery_followed(start, trace, tracer, debian_python, tmp_path):
     """Of a worker that has not started its children yet; what is asked for is found before it."""
     target = start(debian_python, "jobs.py", "celery", tmp_path)
-    run = trace("-v", "-p", target.pid, "-m", "census", "--by", preset)
+    run = trace("-v", "-p", target.pid, "-m", "census", "--by", "celery")
     target.step()
     target.read_until("working")
     followed = "forked by PID %d, is traced, too" % target.pid
     wait_until(lambda: run.stderr.count(followed) == 2, "the children are traced")
     target.step()
-    check(tracer, run, preset, json.loads(target.read_line())[preset])
+    check(tracer, run, "celery", json.loads(target.read_line())["celery"])
 
 
 @pytest.mark.whole
