@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A service of Flask or Django with twelve routes. All of them make what they answer on the same
-lines; three keep some of it. usage: routes.py flask|django
+"""A service with twelve routes. All of them make what they answer on the same
+lines; three keep some of it. usage: routes.py
+flask|django|fastapi|aiohttp
 
 Prints "ready", then its port; serves until the end of stdin.
 """
+import asyncio
 import gc
+import os
+import socket
 import socketserver
 import sys
 import threading
@@ -53,6 +57,36 @@ def django_application():
     return get_wsgi_application()
 
 
+async def fastapi_serve(listening):
+    import fastapi
+    import uvicorn
+
+    async def view(request: fastapi.Request):
+        await asyncio.sleep(0)
+        return answer(request.url.path)
+
+    application = fastapi.FastAPI()
+    for name in ROUTES:
+        application.get("/" + name)(view)
+    server = uvicorn.Server(uvicorn.Config(application, log_level="error"))
+    await server.serve(sockets=[listening])
+
+
+async def aiohttp_serve(listening):
+    from aiohttp import web
+
+    async def view(request):
+        await asyncio.sleep(0)
+        return web.Response(text=answer(request.path))
+
+    application = web.Application()
+    application.add_routes([web.get("/" + name, view) for name in ROUTES])
+    runner = web.AppRunner(application)
+    await runner.setup()
+    await web.SockSite(runner, listening).start()
+    await asyncio.Event().wait()
+
+
 class Server(socketserver.ThreadingMixIn, wsgiref.simple_server.WSGIServer):
     daemon_threads = True
 
@@ -62,9 +96,27 @@ class Handler(wsgiref.simple_server.WSGIRequestHandler):
         pass
 
 
-application = {"flask": flask_application, "django": django_application}[sys.argv[1]]()
-server = wsgiref.simple_server.make_server("127.0.0.1", 0, application, Server, Handler)
-threading.Thread(target=server.serve_forever, daemon=True).start()
+def threaded(application):
+    server = wsgiref.simple_server.make_server("127.0.0.1", 0, application, Server, Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return server.server_port
+
+
+def looped(serve):
+    """In an event loop of a thread of its own."""
+    listening = socket.create_server(("127.0.0.1", 0))
+    threading.Thread(target=asyncio.run, args=(serve(listening),), daemon=True).start()
+    return listening.getsockname()[1]
+
+
+applications = {"flask": flask_application, "django": django_application}
+services = {"fastapi": fastapi_serve, "aiohttp": aiohttp_serve}
+kind = sys.argv[1]
+port = looped(services[kind]) if kind in services else threaded(applications[kind]())
+# What imports have left would go meanwhile; beside few objects, cycles are collected soon.
+gc.collect()
+gc.freeze()
 print("ready", flush=True)
-print(server.server_port, flush=True)
+print(port, flush=True)
 sys.stdin.read()
+os._exit(0)
