@@ -38,7 +38,9 @@ WORK = os.path.join(PLACE, ".work")
 Recipe = collections.namedtuple("Recipe", "versions symbols debug packages")
 GREENLETS = ("python3-gevent", "python3-eventlet")
 SUITES = {
-    "trixie": Recipe(("3.13",), ("3.13",), ("3.13",), ("python3-memray", "libmimalloc3", *GREENLETS)),
+    "trixie": Recipe(
+        ("3.13",), ("3.13",), ("3.13",), ("python3-memray", "libmimalloc3", *GREENLETS)
+    ),
     "testing": Recipe(
         ("3.13", "3.14", "3.15"), ("3.14", "3.15"), ("3.14",), ("libmimalloc3", *GREENLETS)
     ),

@@ -185,6 +185,19 @@ def test_hashed(start, trace, tracer, any_python, tmp_path, run_tracer):
     assert again.finish().lost_events == 0
 
 
+def test_not_asked(start, trace, any_python, tmp_path):
+    """Without --by no file has a value or the variable's name."""
+    capture = tmp_path / "records.cap"
+    target = start(any_python, "label_values.py")
+    run = trace("-p", target.pid, "-m", "census", "--capture", capture)
+    target.step()
+    target.read_line()
+    assert run.finish().lost_events == 0
+    for path in (run.snapshot, capture):
+        for text in ("slotted", "paid", "label.value"):
+            assert text.encode() not in unpacked(path)
+
+
 # --- what is refused ------------------------------------------------------------------------------
 
 TWO = """

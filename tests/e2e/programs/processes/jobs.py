@@ -150,9 +150,7 @@ def rq():
 
     def work():
         functions = {"export": export, "mail": mail}
-        driven(
-            lambda name, number: queue.enqueue(functions[name], number), ("rq-function", "rq")
-        )
+        driven(lambda name, number: queue.enqueue(functions[name], number), ("rq-function", "rq"))
         worker.work(logging_level="ERROR")
 
     return work
