@@ -7,7 +7,7 @@
  */
 #include <unistd.h>
 
-/* Answers about a recording are made by the server itself, as where there is no process for them. */
+/* Answers about a recording are made by the server itself, as where no process can be made. */
 #define fork() (-1)
 /* All of it, as most of its functions are static. */
 #include "cmd/serve/serve_web.c"
