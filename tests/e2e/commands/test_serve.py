@@ -133,6 +133,9 @@ def test_answers(serve, run_tracer, dump):
         for question, name in (("show", "address"), ("why", "what"), ("holders", "what")):
             answer = served.heap(question, top=20, **{name: place})
             assert answer == ask(run_tracer, question, place, "--top", 20, dump)
+    # By the cache, its variable, itself, and a reference that does not count.
+    held = {row["type"]: row["count"] for row in served.heap("holders", what="Node")["holders"]}
+    assert held == {"dict": N + 1, "Node": 1, "weakref.ReferenceType": 1}
     # The instances that are not shown of a class are counted all the same.
     assert served.heap("show", address=hex(kind), top=5)["references_in_total"] == len(
         ask(run_tracer, "show", hex(kind), "--top", 0, dump)["references_in"]
