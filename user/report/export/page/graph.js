@@ -119,7 +119,7 @@ class Graph {
 		pen.clearRect(0, 0, width, view);
 		pen.font = "11px ui-monospace, monospace";
 		pen.textBaseline = "middle";
-		const letter = pen.measureText("m").width, shrunk = compared && stripes(dark);
+		const letter = pen.measureText("m").width, shrunk = this.tree.compared && stripes(dark);
 		this.walk(width, (node, x, wide) => {
 			const top = this.rowTop(this.tree.depth[node]);
 			if (top < -ROW || top > view) return;
