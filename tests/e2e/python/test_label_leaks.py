@@ -119,9 +119,10 @@ def rows_in_windows(service, trace, run_tracer, path, windows, *options):
     return [row for row in answer["lines"] if row["value"]], json.dumps(answer["lines"], indent=1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "windows, options",
-    (pytest.param(40, (), marks=pytest.mark.long), (20, ("--overhead", "25"))),
+    ((40, ()), (20, ("--overhead", "25"))),
     ids=("default", "more"),
 )
 def test_in_windows(service, trace, run_tracer, tmp_path, windows, options):
