@@ -450,6 +450,18 @@ static void owners_unseen_print(FILE *out, const struct leaks *leaks)
 		      out);
 }
 
+/* Of a value whose requests fell between windows nothing is known. */
+static void steady_print(const struct leaks *leaks, FILE *out)
+{
+	size_t count = leaks->verdicts[EVIDENCE_STEADY];
+
+	if (leaks->by >= GROUP_THREAD && leaks->series->last->meta.windows.count)
+		fprintf(out, "Of %zu %s windows have seen no growth, and may have missed it.\n",
+			count, count == 1 ? "other" : "others");
+	else
+		fprintf(out, "%zu %s steady.\n", count, count == 1 ? "is" : "are");
+}
+
 int leaks_text(const void *context, FILE *out)
 {
 	const struct leaks *leaks = context;
@@ -458,8 +470,7 @@ int leaks_text(const void *context, FILE *out)
 	timeline_title(&title, out);
 	report_title_print(out, leaks->series->last);
 	verdicts_print(out, leaks);
-	fprintf(out, "%zu %s steady.\n", leaks->verdicts[EVIDENCE_STEADY],
-		leaks->verdicts[EVIDENCE_STEADY] == 1 ? "is" : "are");
+	steady_print(leaks, out);
 	whole_print(out, leaks);
 	owners_unseen_print(out, leaks);
 	if (leaks->series->sampled)
