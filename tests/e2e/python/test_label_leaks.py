@@ -1,51 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which requests grow: services of Flask and Django, of whose twelve routes three keep something, all
 of it made on the same lines."""
-import http.client
 import json
-import threading
 
 import pytest
 
 from harness import wait_until
+from routes_load import LEAKS, SYSTEM, load  # noqa: F401: a fixture
 
-ROUTES = "cart export help home items login orders prices reports search upload users".split()
-LEAKS = ["/export", "/reports", "/upload"]  # the one that keeps most first
 BY = {
     "flask": "context flask.request_ctx.request.path",
     "django": "local BaseHandler.get_response:request.path",
 }
-SYSTEM = "/usr/bin/python3"
-
-
-@pytest.fixture
-def load():
-    """Begins requests of all routes in turn, over two connections, until the end of the test."""
-    ended, threads = threading.Event(), []
-
-    def ask(port):
-        while not ended.is_set():
-            for name in ROUTES:
-                connection = http.client.HTTPConnection("127.0.0.1", port)
-                connection.request("GET", "/" + name)
-                answer = connection.getresponse()
-                assert answer.status == 200 and answer.read(), name
-                connection.close()
-                ended.wait(0.003)
-
-    def begin(port):
-        for _ in range(2):
-            threads.append(threading.Thread(target=ask, args=(port,)))
-            threads[-1].start()
-
-    yield begin
-    ended.set()
-    for thread in threads:
-        thread.join()
 
 
 @pytest.fixture(params=sorted(BY))
-def service(request, start, load):
+def service(request, start, load):  # noqa: F811
     """A service under load: (its process, what --by asks for)."""
     target = start(SYSTEM, "routes.py", request.param)
     load(int(target.read_line()))

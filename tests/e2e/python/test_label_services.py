@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from harness import read_report
-from test_label_leaks import LEAKS, SYSTEM, load  # noqa: F401: a fixture
+from routes_load import LEAKS, SYSTEM, load  # noqa: F401: a fixture
 
 PATHS = {
     "fastapi": ("fastapi", "local __call__:scope.path"),

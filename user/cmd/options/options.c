@@ -361,25 +361,33 @@ error_t cli_reject(const char *option, const char *arg, const char *remedy)
 	return CLI_REPORTED;
 }
 
-error_t cli_parse_word(const char *option, const char *arg, const struct cli_word *words,
-		       size_t count, int *value)
+bool cli_word_find(const struct cli_word *words, size_t count, const char *text, int *value,
+		   char names[CLI_WORD_NAMES])
 {
-	char names[256] = "";
 	size_t used = 0;
 
+	names[0] = '\0';
 	for (size_t i = 0; i < count; i++) {
-		if (!strcmp(arg, words[i].name)) {
+		if (!strcmp(text, words[i].name)) {
 			*value = words[i].value;
-			return 0;
+			return true;
 		}
-		if (used < sizeof(names))
-			used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s",
+		if (used < CLI_WORD_NAMES)
+			used += (size_t)snprintf(names + used, CLI_WORD_NAMES - used, "%s%s",
 						 !i               ? ""
 						 : i + 1 == count ? " or "
 								  : ", ",
 						 words[i].name);
 	}
-	return cli_reject(option, arg, names);
+	return false;
+}
+
+error_t cli_parse_word(const char *option, const char *arg, const struct cli_word *words,
+		       size_t count, int *value)
+{
+	char names[CLI_WORD_NAMES];
+
+	return cli_word_find(words, count, arg, value, names) ? 0 : cli_reject(option, arg, names);
 }
 
 error_t cli_take_seconds(const char *option, const char *arg, uint64_t *ns)

@@ -7,6 +7,7 @@
 
 #include <argp.h>
 #include <errno.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -211,14 +212,15 @@ int cli_parse_bytes(const char *text, uint64_t *bytes);
  * parser is to return.
  */
 error_t cli_reject(const char *option, const char *arg, const char *remedy);
-/*
- * The value of the word that arg is, among count words. 0; what a parser is to return, after a
- * message that lists the words.
- */
 struct cli_word {
 	const char *name;
 	int value;
 };
+#define CLI_WORD_NAMES 256u
+/* The value of the word that text is, among count words. false: it is none; names: "a, b or c". */
+bool cli_word_find(const struct cli_word *words, size_t count, const char *text, int *value,
+		   char names[CLI_WORD_NAMES]);
+/* The same of an option. 0; what a parser is to return, after a message that lists the words. */
 error_t cli_parse_word(const char *option, const char *arg, const struct cli_word *words,
 		       size_t count, int *value);
 /* The same of an array of words, to a variable that may be of an enum. */

@@ -22,22 +22,11 @@
 int serve_word_find(const char *argument, const struct cli_word *words, size_t count,
 		    const char *text, int *value)
 {
-	struct buffer list = {0};
+	char names[CLI_WORD_NAMES];
 
-	for (size_t i = 0; text && i < count; i++)
-		if (!strcmp(words[i].name, text)) {
-			*value = words[i].value;
-			return 0;
-		}
-	for (size_t i = 0; text && i < count; i++)
-		if (buffer_printf(&list, "%s%s", i ? i + 1 < count ? ", " : " or " : "",
-				  words[i].name))
-			break;
-	int err = text ? error_set(-EINVAL, "%s is to be %s", argument,
-				   list.data ? (const char *)list.data : "another word")
-		       : 0;
-	buffer_free(&list);
-	return err;
+	return !text || cli_word_find(words, count, text, value, names)
+		       ? 0
+		       : error_set(-EINVAL, "%s is to be %s", argument, names);
 }
 
 /* --- parts ------------------------------------------------------------------------------------ */

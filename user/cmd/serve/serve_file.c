@@ -7,6 +7,7 @@
 #include "cmd/serve/serve_file.h"
 
 #include <errno.h>
+#include <gnutls/gnutls.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,11 +34,10 @@
  * that no more than TYPE_WORK objects are looked at.
  */
 #define TYPES_LEAST  10u
-#define TYPES_MOST   100u
+#define TYPES_MOST   SERVE_TOP
 #define TYPE_WORK    100000000u
 #define OBJECTS      1000000u   /* that are tried, at most */
-#define LEVEL        100u       /* nodes of a level of the tree, as many as the page shows */
-#define NODES        2000u      /* of the tree, whose levels are there */
+#define NODES        2000u      /* of the tree, whose levels are there, as the page shows them */
 #define HOLDER_LARGE 10000u     /* references of what holds an object, which are all looked at */
 #define HOLDER_WORK  300000000u /* references of larger ones, for all objects */
 
@@ -174,71 +174,56 @@ static bool is_work_left(struct serve_file *file, uint32_t object)
 	return true;
 }
 
+#define ADDRESS_TEXT 32u
+
+static void address_text(const struct serve_file *file, uint32_t object, char out[ADDRESS_TEXT])
+{
+	snprintf(out, ADDRESS_TEXT, "0x%" PRIx64, file->heap->graph->addresses[object]);
+}
+
 /* What the view of an object shows. 0, -errno. */
 static int object_add(struct serve_file *file, uint32_t object)
 {
-	char address[32];
+	char address[ADDRESS_TEXT];
 
 	if (file->written[object] || !is_work_left(file, object))
 		return 0;
 	file->written[object] = 1;
-	snprintf(address, sizeof(address), "0x%" PRIx64, file->heap->graph->addresses[object]);
+	address_text(file, object, address);
 	return answer_add(file, "heap/show", address) ?: answer_add(file, "heap/why", address);
 }
 
-/* Nodes of the tree that are still to be written: a binary heap, the largest one is the first. */
+/* Nodes of the tree that are still to be written. */
 struct serve_file_nodes {
 	struct heap_level_node *items;
 	size_t count, capacity;
 };
 
-static void nodes_swap(struct serve_file_nodes *nodes, size_t a, size_t b)
-{
-	struct heap_level_node node = nodes->items[a];
-
-	nodes->items[a] = nodes->items[b];
-	nodes->items[b] = node;
-}
-
-static int node_put(struct serve_file_nodes *nodes, const struct heap_level_node *node)
-{
-	int err = ARRAY_GROW(nodes->items, nodes->capacity, nodes->count);
-	size_t at = nodes->count;
-
-	if (err)
-		return err;
-	nodes->items[nodes->count++] = *node;
-	for (; at && nodes->items[(at - 1) / 2].retained < nodes->items[at].retained;
-	     at = (at - 1) / 2)
-		nodes_swap(nodes, at, (at - 1) / 2);
-	return 0;
-}
-
-static struct heap_level_node node_take(struct serve_file_nodes *nodes)
-{
-	struct heap_level_node node = nodes->items[0];
-
-	nodes->items[0] = nodes->items[--nodes->count];
-	for (size_t at = 0, below; (below = 2 * at + 1) < nodes->count; at = below) {
-		if (below + 1 < nodes->count &&
-		    nodes->items[below + 1].retained > nodes->items[below].retained)
-			below++;
-		if (nodes->items[below].retained <= nodes->items[at].retained)
-			break;
-		nodes_swap(nodes, at, below);
-	}
-	return node;
-}
-
 static int level_put(struct serve_file *file, struct serve_file_nodes *nodes, uint32_t object)
 {
 	_cleanup_free_ struct heap_level_node *level = NULL;
 	size_t count;
-	int err = heap_level_read(file->heap, object, LEVEL, &level, &count);
+	int err = heap_level_read(file->heap, object, SERVE_TOP, &level, &count);
 
-	for (size_t i = 0; i < count && !err; i++)
-		err = node_put(nodes, &level[i]);
+	for (size_t i = 0; i < count && !err; i++) {
+		err = ARRAY_GROW(nodes->items, nodes->capacity, nodes->count);
+		if (!err)
+			nodes->items[nodes->count++] = level[i];
+	}
 	return err;
+}
+
+/* Takes the largest one out. There are at most NODES levels of SERVE_TOP. */
+static struct heap_level_node node_take(struct serve_file_nodes *nodes)
+{
+	size_t largest = 0;
+
+	for (size_t i = 1; i < nodes->count; i++)
+		if (nodes->items[i].retained > nodes->items[largest].retained)
+			largest = i;
+	struct heap_level_node node = nodes->items[largest];
+	nodes->items[largest] = nodes->items[--nodes->count];
+	return node;
 }
 
 /* From the root, the node that retains most first: its level, and the object that names it. */
@@ -246,7 +231,7 @@ static int tree_add(struct serve_file *file)
 {
 	struct serve_file_nodes nodes = {0};
 	int err = level_put(file, &nodes, GRAPH_NONE);
-	char address[32];
+	char address[ADDRESS_TEXT];
 
 	for (size_t i = 0; nodes.count && i < NODES && !err && !is_full(file); i++) {
 		struct heap_level_node node = node_take(&nodes);
@@ -254,8 +239,7 @@ static int tree_add(struct serve_file *file)
 		err = object_add(file, node.object);
 		if (err || !node.opens)
 			continue;
-		snprintf(address, sizeof(address), "0x%" PRIx64,
-			 file->heap->graph->addresses[node.object]);
+		address_text(file, node.object, address);
 		err = answer_add(file, "heap/tree", address)
 			      ?: level_put(file, &nodes, node.object);
 	}
@@ -333,21 +317,13 @@ static int text_pack(struct serve_file *file, struct buffer *packed)
 
 static int base64_write(const struct buffer *data, struct outfile *out)
 {
-	static const char letters[] =
-		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-	int err = 0;
+	const gnutls_datum_t bytes = {data->data, (unsigned int)data->size};
+	gnutls_datum_t text;
 
-	for (size_t i = 0; i < data->size && !err; i += 3) {
-		size_t left = data->size - i;
-		uint32_t bits = (uint32_t)data->data[i] << 16 |
-				(left > 1 ? (uint32_t)data->data[i + 1] << 8 : 0) |
-				(left > 2 ? data->data[i + 2] : 0);
-		char group[4] = {letters[bits >> 18], letters[bits >> 12 & 63],
-				 left > 1 ? letters[bits >> 6 & 63] : '=',
-				 left > 2 ? letters[bits & 63] : '='};
-
-		err = outfile_write(out, group, sizeof(group));
-	}
+	if (gnutls_base64_encode2(&bytes, &text))
+		return -ENOMEM;
+	int err = outfile_write(out, text.data, text.size);
+	gnutls_free(text.data);
 	return err;
 }
 

@@ -42,7 +42,6 @@
 #define ANSWERS      128u
 #define ANSWER_BYTES (64u << 20) /* of all that are kept */
 #define WAITING      32u
-#define TOP          100u
 #define TOP_MAX      10000u
 
 /* An answer that is kept. */
@@ -53,13 +52,14 @@ struct serve_answer {
 	uint64_t used; /* the number of the request that has asked for it last */
 };
 
-/* A question about a heap or a range of a recording, and the key of its answer. */
+/* A question about a heap, a range of a recording, or a comparison, and the key of its answer. */
 struct serve_question {
 	const struct serve_route *route;
-	const struct heap_graph *heap;
+	const struct heap_graph *heap; /* NULL: it is about: */
 	struct heap_choice choice;
-	const struct serve_recording *recording;
-	size_t first, last; /* snapshots of it */
+	const struct serve_recording *recording; /* NULL: it is about: */
+	size_t first, last;                      /* snapshots of it */
+	struct serve_comparison comparison;
 	char *key;
 };
 
@@ -275,57 +275,18 @@ static void parts_json(struct json *json, const struct serve_request *request)
 
 typedef int (*heap_question_fn)(const struct heap_choice *choice, const struct heap_graph *heap);
 
-static const struct serve_route {
+struct serve_route {
 	const char *path;
-	const char *what;      /* the argument that names what is asked about; NULL: none */
-	bool may_lack;         /* it may be left out */
-	heap_question_fn heap; /* of a heap; else: */
-	void (*json)(struct json *json, const struct serve_request *request);
+	enum MHD_Result (*reply)(const struct serve_request *request,
+				 const struct serve_route *route);
 	const char *arguments[6];
-	int (*compare)(const struct serve_comparison *comparison, FILE *out); /* else a page */
-} routes[] = {
-	{"/", NULL, true, NULL, NULL, .arguments = {NULL}},
-	{"/report", NULL, true, NULL, NULL, .arguments = {"source"}},
-	{"/compare", NULL, true, NULL, NULL, .arguments = {"a", "b"},
-	 .compare = serve_compare_page},
-	{"/api/sources", NULL, true, NULL, sources_json, .arguments = {NULL}},
-	{"/api/query-fields", NULL, true, NULL, fields_json, .arguments = {NULL}},
-	{"/api/parts", NULL, true, NULL, parts_json, .arguments = {"source"}},
-	{"/api/compare", NULL, true, NULL, NULL, .arguments = {"a", "b", "by", "top"},
-	 .compare = serve_compare_json},
-	{"/api/heap/diff", NULL, true, NULL, NULL, .arguments = {"a", "b", "c", "by", "top"},
-	 .compare = serve_compare_heaps},
-	{"/api/heap/by", "key", true, heap_view_print, NULL, .arguments = {"source", "top", "key"}},
-	{"/api/heap/tree", "of", true, heap_level_print, NULL,
-	 .arguments = {"source", "top", "of"}},
-	{"/api/heap/show", "address", false, heap_show_print, NULL,
-	 .arguments = {"source", "top", "address"}},
-	{"/api/heap/why", "what", false, heap_why_print, NULL,
-	 .arguments = {"source", "top", "what"}},
-	{"/api/heap/lines", "what", false, heap_lines_print, NULL,
-	 .arguments = {"source", "top", "what"}},
-	{"/api/heap/holders", "what", false, heap_holders_print, NULL,
-	 .arguments = {"source", "top", "what"}},
-	{"/api/heap/query", "q", false, heap_query_print, NULL,
-	 .arguments = {"source", "top", "q"}},
-	{"/api/heap/waste", NULL, true, heap_waste_print, NULL, .arguments = {"source", "top"}},
-	{"/api/heap/cycles", NULL, true, heap_cycles_print, NULL, .arguments = {"source", "top"}},
-	{"/api/time/series", NULL, true, NULL, series_json, .arguments = {"source"}},
-	{"/api/time/range", NULL, true, NULL, NULL, .arguments = {"source", "first", "last"}},
+	/* what reply() prints: */
+	void (*json)(struct json *json, const struct serve_request *request);
+	heap_question_fn heap;
+	const char *what; /* the argument that names what is asked about; NULL: none */
+	bool may_lack;    /* it may be left out */
+	int (*compare)(const struct serve_comparison *comparison, FILE *out);
 };
-
-static bool is_of_recording(const struct serve_route *route)
-{
-	return !strncmp(route->path, "/api/time/", 10);
-}
-
-static const struct serve_route *route_find(const char *path)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(routes); i++)
-		if (!strcmp(routes[i].path, path))
-			return &routes[i];
-	return NULL;
-}
 
 /* A number of an argument that may be left out. false: it is none. */
 static bool number_take(struct MHD_Connection *connection, const char *name, uint64_t most,
@@ -372,7 +333,7 @@ static int question_make(struct serve_question *question, const struct serve_web
 	report_choice_default(&choice->output);
 	choice->output.opts.top = top;
 	choice->output.format = FORMAT_JSON;
-	if (!what && !route->may_lack)
+	if (!what && route->what && !route->may_lack)
 		return error_set(-EINVAL, "what is asked about is missing");
 	int err = route->heap == heap_view_print ? by_take(choice, what) : 0;
 	if (err)
@@ -390,30 +351,36 @@ static int question_make(struct serve_question *question, const struct serve_web
 	return 0;
 }
 
-/*
- * The caller frees *text. Each question is answered as by a process of its own: what one leaves in
- * the graph is not for the next. 0, -errno (error_set).
- */
-static int question_answer(const struct serve_question *question, char **text, size_t *bytes)
+/* Each question is answered as by a process of its own: what one leaves in the graph ends here. */
+static int heap_answer_print(const struct serve_question *question, struct json *json)
 {
 	struct heap_choice choice = question->choice;
+	struct graph *graph = question->heap->graph;
+	int cut = graph->cut;
+
+	choice.json = json;
+	graph->texts_hidden = 0;
+	int err = question->route->heap(&choice, question->heap);
+	graph->cut = cut;
+	return err;
+}
+
+/* The caller frees *text. 0, -errno (error_set). */
+static int question_answer(const struct serve_question *question, char **text, size_t *bytes)
+{
 	struct json json = {.out = open_memstream(text, bytes)};
 	int err;
 
 	if (!json.out)
 		return -ENOMEM;
 	error_clear();
-	if (question->recording) {
+	if (question->heap)
+		err = heap_answer_print(question, &json);
+	else if (question->recording)
 		err = serve_range_print(question->recording, question->first, question->last,
 					&json);
-		return fclose(json.out) && !err ? -ENOMEM : err;
-	}
-	struct graph *graph = question->heap->graph;
-	int cut = graph->cut;
-	choice.json = &json;
-	graph->texts_hidden = 0;
-	err = question->route->heap(&choice, question->heap);
-	graph->cut = cut;
+	else
+		err = question->route->compare(&question->comparison, json.out);
 	return fclose(json.out) && !err ? -ENOMEM : err;
 }
 
@@ -494,38 +461,29 @@ static void ahead_resume(struct serve_web *web)
 		MHD_resume_connection(web->ahead.waiting[--web->ahead.waiting_count]);
 }
 
-/* The answer that is kept for the key. false: there is none. */
-static bool kept_reply(const struct serve_request *request, const char *key,
-		       enum MHD_Result *result)
+/* The page is shown in a frame of the view: of this server's pages, and of no other's. */
+static struct MHD_Response *frame_response(char *page, size_t bytes)
 {
-	struct serve_answer *kept = answer_find(request->web, key);
+	struct MHD_Response *response =
+		response_new(page, bytes, "text/html; charset=utf-8", export_html_policy);
 
-	if (!kept)
-		return false;
-	kept->used = request->web->requests;
-	*result = http_server_reply(request->connection, 200, kept->response);
-	return true;
+	if (response)
+		MHD_del_response_header(response, "X-Frame-Options", "DENY");
+	http_server_header(response, "X-Frame-Options", "SAMEORIGIN");
+	return response;
 }
 
-/* A new answer, which is kept. response: taken; NULL: no memory. */
-static enum MHD_Result new_reply(const struct serve_request *request, const char *key,
-				 struct MHD_Response *response, size_t bytes)
+static enum MHD_Result question_reply(const struct serve_request *request,
+				      struct serve_question *question)
 {
-	enum MHD_Result result = http_server_reply(request->connection, 200, response);
-
-	answer_keep(request->web, key, response, bytes);
-	return result;
-}
-
-static enum MHD_Result heap_reply(const struct serve_request *request,
-				  struct serve_question *question)
-{
-	enum MHD_Result result;
+	struct serve_answer *kept = answer_find(request->web, question->key);
 	char *text = NULL;
 	size_t bytes = 0;
 
-	if (kept_reply(request, question->key, &result))
-		return result;
+	if (kept) {
+		kept->used = request->web->requests;
+		return http_server_reply(request->connection, 200, kept->response);
+	}
 	if (ahead_wait(request->web, request->connection, question))
 		return MHD_YES;
 	int err = question_answer(question, &text, &bytes);
@@ -533,12 +491,17 @@ static enum MHD_Result heap_reply(const struct serve_request *request,
 		free(text);
 		return error_answer(request->connection, err);
 	}
-	return new_reply(request, question->key, json_response(text, bytes), bytes);
+	struct MHD_Response *response =
+		(question->route->compare == serve_compare_page ? frame_response
+								: json_response)(text, bytes);
+	enum MHD_Result result = http_server_reply(request->connection, 200, response);
+	answer_keep(request->web, question->key, response, bytes);
+	return result;
 }
 
 static int top_take(struct MHD_Connection *connection, uint32_t *top)
 {
-	uint64_t number = TOP;
+	uint64_t number = SERVE_TOP;
 
 	if (!number_take(connection, "top", TOP_MAX, &number) || !number)
 		return error_set(-EINVAL, "top is to be a number from 1 to 10000");
@@ -550,14 +513,22 @@ static enum MHD_Result heap_take(const struct serve_request *request,
 				 const struct serve_route *route)
 {
 	_cleanup_(question_free) struct serve_question question = {0};
-	uint32_t top = TOP;
+	uint32_t top = SERVE_TOP;
+
+	if (!request->source->is_heap)
+		return error_reply(request->connection, 404, "this source is no heap");
 	const char *what =
 		route->what ? http_server_argument(request->connection, route->what) : NULL;
 	int err = top_take(request->connection, &top)
 			  ?: question_make(&question, request->web, route, request->number, what,
 					   top);
 
-	return err ? error_answer(request->connection, err) : heap_reply(request, &question);
+	return err ? error_answer(request->connection, err) : question_reply(request, &question);
+}
+
+static enum MHD_Result no_recording(const struct serve_request *request)
+{
+	return error_reply(request->connection, 404, "this source is no recording");
 }
 
 /* A range of a recording: all of it unless its ends are named. */
@@ -569,6 +540,8 @@ static enum MHD_Result range_take(const struct serve_request *request,
 	_cleanup_(question_free) struct serve_question question = {.route = route,
 								   .recording = recording};
 
+	if (!recording->file.size)
+		return no_recording(request);
 	if (!number_take(request->connection, "first", SIZE_MAX, &first) ||
 	    !number_take(request->connection, "last", SIZE_MAX, &last))
 		return error_reply(request->connection, 400,
@@ -582,68 +555,32 @@ static enum MHD_Result range_take(const struct serve_request *request,
 		question.key = NULL;
 		return error_answer(request->connection, -ENOMEM);
 	}
-	return heap_reply(request, &question);
-}
-
-/* The page is shown in a frame of the view: of this server's pages, and of no other's. */
-static struct MHD_Response *frame_response(char *page, size_t bytes)
-{
-	struct MHD_Response *response =
-		response_new(page, bytes, "text/html; charset=utf-8", export_html_policy);
-
-	if (response)
-		MHD_del_response_header(response, "X-Frame-Options", "DENY");
-	http_server_header(response, "X-Frame-Options", "SAMEORIGIN");
-	return response;
-}
-
-/* The caller frees *text. 0, -errno (error_set). */
-static int comparison_answer(const struct serve_comparison *comparison,
-			     const struct serve_route *route, char **text, size_t *bytes)
-{
-	FILE *out = open_memstream(text, bytes);
-
-	if (!out)
-		return -ENOMEM;
-	error_clear();
-	int err = route->compare(comparison, out);
-	return fclose(out) && !err ? -ENOMEM : err;
+	return question_reply(request, &question);
 }
 
 static enum MHD_Result comparison_take(const struct serve_request *request,
 				       const struct serve_route *route)
 {
 	struct MHD_Connection *connection = request->connection;
-	struct serve_comparison comparison = {.sources = request->web->opts.sources,
-					      .count = request->web->opts.count,
-					      .a = http_server_argument(connection, "a"),
-					      .b = http_server_argument(connection, "b"),
-					      .c = http_server_argument(connection, "c"),
-					      .by = http_server_argument(connection, "by")};
-	_cleanup_free_ char *key = NULL;
-	enum MHD_Result result;
-	char *text = NULL;
-	size_t bytes = 0;
-	int err = top_take(connection, &comparison.top);
+	_cleanup_(question_free) struct serve_question question = {
+		.route = route,
+		.comparison = {.sources = request->web->opts.sources,
+			       .count = request->web->opts.count,
+			       .a = http_server_argument(connection, "a"),
+			       .b = http_server_argument(connection, "b"),
+			       .c = http_server_argument(connection, "c"),
+			       .by = http_server_argument(connection, "by")}};
+	struct serve_comparison *of = &question.comparison;
+	int err = top_take(connection, &of->top);
 
 	if (err)
 		return error_answer(connection, err);
-	if (asprintf(&key, "%s %u %s\n%s\n%s\n%s", route->path, comparison.top, comparison.a ?: "",
-		     comparison.b ?: "", comparison.c ?: "", comparison.by ?: "") < 0) {
-		key = NULL;
-		return MHD_NO;
+	if (asprintf(&question.key, "%s %u %s\n%s\n%s\n%s", route->path, of->top, of->a ?: "",
+		     of->b ?: "", of->c ?: "", of->by ?: "") < 0) {
+		question.key = NULL;
+		return error_answer(connection, -ENOMEM);
 	}
-	if (kept_reply(request, key, &result))
-		return result;
-	err = comparison_answer(&comparison, route, &text, &bytes);
-	if (err) {
-		free(text);
-		return error_answer(connection, err);
-	}
-	return new_reply(request, key,
-			 (route->compare == serve_compare_page ? frame_response
-							       : json_response)(text, bytes),
-			 bytes);
+	return question_reply(request, &question);
 }
 
 /* The caller frees *text. 0, -ENOMEM. */
@@ -658,8 +595,8 @@ static int json_make(const struct serve_request *request, const struct serve_rou
 	return fclose(json.out) ? -ENOMEM : 0;
 }
 
-static enum MHD_Result json_reply(const struct serve_request *request,
-				  const struct serve_route *route)
+static enum MHD_Result json_take(const struct serve_request *request,
+				 const struct serve_route *route)
 {
 	char *text = NULL;
 	size_t bytes = 0;
@@ -690,6 +627,94 @@ static enum MHD_Result page_reply(const struct serve_request *request, const voi
 	return result;
 }
 
+static enum MHD_Result series_take(const struct serve_request *request,
+				   const struct serve_route *route)
+{
+	return request->source->recording.file.size ? json_take(request, route)
+						    : no_recording(request);
+}
+
+static enum MHD_Result start_take(const struct serve_request *request,
+				  const struct serve_route *route)
+{
+	(void)route;
+	return page_reply(request, page_head, sizeof(page_head) - 1, PAGE_POLICY);
+}
+
+static enum MHD_Result report_take(const struct serve_request *request,
+				   const struct serve_route *route)
+{
+	const struct serve_source *source = request->source;
+
+	(void)route;
+	if (source->is_heap)
+		return error_reply(request->connection, 404, "this source is a heap");
+	return page_reply(request, source->page.data, source->page.size, source->policy);
+}
+
+static const struct serve_route routes[] = {
+	{"/", start_take, .arguments = {NULL}},
+	{"/report", report_take, .arguments = {"source"}},
+	{"/compare", comparison_take, {"a", "b"}, .compare = serve_compare_page},
+	{"/api/sources", json_take, {NULL}, .json = sources_json},
+	{"/api/query-fields", json_take, {NULL}, .json = fields_json},
+	{"/api/parts", json_take, {"source"}, .json = parts_json},
+	{"/api/compare", comparison_take, {"a", "b", "by", "top"}, .compare = serve_compare_json},
+	{"/api/heap/diff",
+	 comparison_take,
+	 {"a", "b", "c", "by", "top"},
+	 .compare = serve_compare_heaps},
+	{"/api/heap/by",
+	 heap_take,
+	 {"source", "top", "key"},
+	 .heap = heap_view_print,
+	 .what = "key",
+	 .may_lack = true},
+	{"/api/heap/tree",
+	 heap_take,
+	 {"source", "top", "of"},
+	 .heap = heap_level_print,
+	 .what = "of",
+	 .may_lack = true},
+	{"/api/heap/show",
+	 heap_take,
+	 {"source", "top", "address"},
+	 .heap = heap_show_print,
+	 .what = "address"},
+	{"/api/heap/why",
+	 heap_take,
+	 {"source", "top", "what"},
+	 .heap = heap_why_print,
+	 .what = "what"},
+	{"/api/heap/lines",
+	 heap_take,
+	 {"source", "top", "what"},
+	 .heap = heap_lines_print,
+	 .what = "what"},
+	{"/api/heap/holders",
+	 heap_take,
+	 {"source", "top", "what"},
+	 .heap = heap_holders_print,
+	 .what = "what"},
+	{"/api/heap/query",
+	 heap_take,
+	 {"source", "top", "q"},
+	 .heap = heap_query_print,
+	 .what = "q"},
+	{"/api/heap/waste", heap_take, {"source", "top"}, .heap = heap_waste_print},
+	{"/api/heap/cycles", heap_take, {"source", "top"}, .heap = heap_cycles_print},
+	{"/api/time/series", series_take, {"source"}, .json = series_json},
+	{"/api/time/range", range_take, .arguments = {"source", "first", "last"}},
+};
+
+static const struct serve_route *route_find(const char *path)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(routes); i++)
+		if (!strcmp(routes[i].path, path))
+			return &routes[i];
+	return NULL;
+}
+
 int serve_answer(const struct serve_opts *opts, const char *path, const char *what, char **text,
 		 size_t *bytes)
 {
@@ -700,7 +725,7 @@ int serve_answer(const struct serve_opts *opts, const char *path, const char *wh
 
 	if (route->json)
 		return json_make(&request, route, text, bytes);
-	return question_make(&question, &web, route, 0, what, TOP)
+	return question_make(&question, &web, route, 0, what, SERVE_TOP)
 		       ?: question_answer(&question, text, bytes);
 }
 
@@ -718,26 +743,32 @@ static const struct {
 #define SLOW_TYPES 8u
 #define SLOW_COUNT (ARRAY_SIZE(slow) + SLOW_TYPES)
 
+/* Does type a come before type b: has it more objects? */
+static bool is_before(const struct graph *graph, uint32_t a, uint32_t b)
+{
+	uint64_t x = graph->proofs[a].objects, y = graph->proofs[b].objects;
+
+	return x > y || (x == y && a < b);
+}
+
 /* The name of the type with most objects but `rank` others; "": there are none. */
 static void slow_type(const struct graph *graph, size_t rank, char name[TYPES_FULL_NAME])
 {
-	uint32_t chosen[SLOW_TYPES] = {0};
+	uint32_t found = GRAPH_NONE;
 
 	name[0] = '\0';
-	for (size_t i = 0; i < graph->types.count; i++) {
-		uint32_t moved = (uint32_t)i;
+	for (size_t turn = 0; turn <= rank; turn++) {
+		uint32_t next = GRAPH_NONE;
 
-		for (size_t at = 0; at <= rank; at++)
-			if (at == i ||
-			    graph->proofs[moved].objects > graph->proofs[chosen[at]].objects) {
-				uint32_t other = chosen[at];
-
-				chosen[at] = moved;
-				moved = other;
-			}
+		for (uint32_t i = 0; i < graph->types.count; i++)
+			if ((found == GRAPH_NONE || is_before(graph, found, i)) &&
+			    (next == GRAPH_NONE || is_before(graph, i, next)))
+				next = i;
+		found = next;
+		if (found == GRAPH_NONE || !graph->proofs[found].objects)
+			return;
 	}
-	if (rank < graph->types.count && graph->proofs[chosen[rank]].objects)
-		types_full_name(&graph->types, &graph->types.entries[chosen[rank]], name);
+	types_full_name(&graph->types, &graph->types.entries[found], name);
 }
 
 /* The next question; false: there is none. */
@@ -757,7 +788,7 @@ static bool ahead_next(struct serve_web *web, struct serve_question *question)
 				  web->ahead.type);
 		if (what && !what[0])
 			continue;
-		if (!question_make(question, web, route_find(path), source, what, TOP) &&
+		if (!question_make(question, web, route_find(path), source, what, SERVE_TOP) &&
 		    !answer_find(web, question->key))
 			return true;
 		question_free(question);
@@ -836,24 +867,7 @@ static enum MHD_Result request_answer(struct serve_request *request,
 		return error_reply(request->connection, 404, "/api/sources lists the sources");
 	request->number = (size_t)number;
 	request->source = &web->opts.sources[number];
-	if (is_of_recording(route) && !request->source->recording.file.size)
-		return error_reply(request->connection, 404, "this source is no recording");
-	if (route->json)
-		return json_reply(request, route);
-	if (route->compare)
-		return comparison_take(request, route);
-	if (!route->heap && !strcmp(route->path, "/"))
-		return page_reply(request, page_head, sizeof(page_head) - 1, PAGE_POLICY);
-	if (is_of_recording(route))
-		return range_take(request, route);
-	if (!route->heap == request->source->is_heap)
-		return error_reply(request->connection, 404,
-				   route->heap ? "this source is no heap"
-					       : "this source is a heap");
-	if (route->heap)
-		return heap_take(request, route);
-	return page_reply(request, request->source->page.data, request->source->page.size,
-			  request->source->policy);
+	return route->reply(request, route);
 }
 
 /*

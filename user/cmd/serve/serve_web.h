@@ -14,6 +14,7 @@
 #include "util/buffer.h"
 
 #define SERVE_SOURCES 16u
+#define SERVE_TOP     100u /* rows of an answer, unless more are asked for */
 
 /*
  * What is shown: a heap, or a page that is complete; of a recording, it over time besides. All is

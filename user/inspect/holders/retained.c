@@ -187,7 +187,6 @@ static int types_fill(struct retained *retained)
 			       : -ENOMEM;
 }
 
-/* Each step allocates what it needs: the dominators take as much as the rest. */
 static int largest_compare(const void *a, const void *b, void *context)
 {
 	const struct retained *retained = context;
@@ -221,6 +220,7 @@ uint32_t *retained_largest(const struct retained *retained, const uint8_t *match
 	return objects;
 }
 
+/* Each step allocates what it needs: the dominators take as much as the rest. */
 static int retained_fill(struct retained *retained)
 {
 	const struct graph *graph = retained->graph;

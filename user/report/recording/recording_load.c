@@ -88,8 +88,9 @@ static int layer_weigh(const struct snapshot *snapshot, int layer, uint64_t *byt
 	return err;
 }
 
-int recording_weigh(const struct snapshot *snapshot, const struct recording_choice *choice,
-		    uint64_t *bytes)
+/* The bytes that a snapshot's chosen processes hold; 0 if one of them is not in it. */
+static int weigh(const struct snapshot *snapshot, const struct recording_choice *choice,
+		 uint64_t *bytes)
 {
 	struct snapshot *picked;
 
@@ -104,9 +105,8 @@ int recording_weigh(const struct snapshot *snapshot, const struct recording_choi
 	return err;
 }
 
-/* Takes the snapshot that was advanced to in place of *best if it holds more. */
-static int heavier_take(struct recording *recording, const struct recording_choice *choice,
-			uint64_t *most, struct snapshot **best)
+int recording_heavier(struct recording *recording, const struct recording_choice *choice,
+		      uint64_t *most, struct snapshot **best)
 {
 	struct snapshot *snapshot;
 	uint64_t bytes;
@@ -114,7 +114,7 @@ static int heavier_take(struct recording *recording, const struct recording_choi
 
 	if (err)
 		return err;
-	err = recording_weigh(snapshot, choice, &bytes);
+	err = weigh(snapshot, choice, &bytes);
 	if (err || (*best && bytes <= *most)) {
 		snapshot_free(snapshot);
 		return err;
@@ -142,7 +142,7 @@ static int range_load(struct recording *recording, const char *path,
 	while (!err && (more = recording_next(recording, until_ns, &at)) > 0) {
 		if (at.since_ns < from_ns)
 			continue;
-		err = heavier_take(recording, choice, &most, &best);
+		err = recording_heavier(recording, choice, &most, &best);
 		if (err > 0)
 			*moment = at;
 		*count += err >= 0;

@@ -57,11 +57,12 @@ struct recording_choice {
 };
 
 /*
- * The bytes that the chosen processes of a snapshot hold, by which moments are compared; 0 if one
- * of the processes is not in it. 0, errors of statistics_compute().
+ * Takes the snapshot that was advanced to in place of *best, if its chosen processes hold more than
+ * *most bytes, or *best is NULL. One that lacks a process weighs nothing. 1: taken; 0: not; errors
+ * of statistics_compute().
  */
-int recording_weigh(const struct snapshot *snapshot, const struct recording_choice *choice,
-		    uint64_t *bytes);
+int recording_heavier(struct recording *recording, const struct recording_choice *choice,
+		      uint64_t *most, struct snapshot **best);
 
 #define RECORDING_NOTE_BYTES 448
 

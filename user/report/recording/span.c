@@ -21,22 +21,11 @@ static int peak_take(struct recording *recording, const struct recording_moment 
 		     struct recording_span *span)
 {
 	const struct recording_choice all = {.layer = -1};
-	struct snapshot *snapshot;
-	uint64_t bytes = 0;
-	int err = recording_snapshot(recording, &snapshot);
+	int taken = recording_heavier(recording, &all, &span->peak_bytes, &span->peak);
 
-	if (err)
-		return err;
-	err = recording_weigh(snapshot, &all, &bytes);
-	if (err || (span->peak && bytes <= span->peak_bytes)) {
-		snapshot_free(snapshot);
-		return err;
-	}
-	snapshot_free(span->peak);
-	span->peak = snapshot;
-	span->peak_at = *at;
-	span->peak_bytes = bytes;
-	return 0;
+	if (taken > 0)
+		span->peak_at = *at;
+	return taken < 0 ? taken : 0;
 }
 
 /* Of the last snapshot, which was advanced to, what is younger than the range is long. */

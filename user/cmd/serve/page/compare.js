@@ -98,7 +98,7 @@ async function comparedHeaps(a, b, c, by, choice) {
 			...c ? [{ name: "Stayed", of: (row) => row.stayed_size, size: true }, { name: "Stayed, count", of: (row) => row.stayed_count }] : [],
 			...figures("size", "Size", sizeText), ...figures("count", "Count", countText),
 			{ name: by[0].toUpperCase() + by.slice(1), of: name, cell: (row) => by === "type"
-				? make("a", { href: place("query", { q: "type = " + quoted(row.type_name), source: b.value }) }, row.type_name) : name(row) },
+				? link(row.type_name, "query", { q: "type = " + quoted(row.type_name), source: b.value }) : name(row) },
 		], statistics, choice)];
 }
 
