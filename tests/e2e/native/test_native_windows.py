@@ -9,17 +9,8 @@ import subprocess
 
 import pytest
 
-from harness import (
-    TIMEOUT,
-    Target,
-    Traced,
-    compiled,
-    environment,
-    marked_line,
-    program,
-    read_report,
-    wait_until,
-)
+from harness import TIMEOUT, Target, Traced, compiled, environment, marked_line, program, wait_until
+from in_windows import check_replay, run_in_windows, wait_clean, wait_windows
 from memory_trees import ask
 from procfs import text_differs
 from truth import MIMALLOC, library, mimalloc_library
@@ -39,19 +30,6 @@ def steady(tmp_path):
     return compiled(tmp_path / "steady_native", NAME)
 
 
-def windows(run):
-    return run.stderr.count(": a window of")
-
-
-def wait_windows(run, count):
-    seen = windows(run)
-    wait_until(lambda: windows(run) >= seen + count, "%d windows are over" % count)
-
-
-def wait_clean(pid):
-    wait_until(lambda: not text_differs(pid), "no probe is in the text of PID %d" % pid)
-
-
 def check(report, live):
     sizes = {mark: report.line(NAME, mark)[0] for mark in "ABCT"}
     truth = {mark: size for mark, (size, _) in live.items()}
@@ -62,36 +40,19 @@ def check(report, live):
         assert sizes[mark] == pytest.approx(truth[mark], rel=SHARE), (mark, sizes, truth)
 
 
-def run_in_windows(tracer, tmp_path, target, *args):
-    """(run, what is alive, report): the second step comes when 25 windows are over."""
-    with Traced(tracer, tmp_path, *NATIVE, "-v", *args, "-p", target.pid) as run:
-        target.step()
-        wait_windows(run, 25)
-        target.step()
-        live = target.expect()
-        report = run.finish()
-    wait_clean(target.pid)
-    return run, live, report
-
-
 def test_by_hand(tracer, tmp_path, steady):
     """Two lines keep blocks of one size; older blocks are of that size, too, and are apart."""
     capture = tmp_path / "capture"
     with Target(steady, None) as target:
         args = ("--window", "40/200", "--capture", capture)
-        run, live, report = run_in_windows(tracer, tmp_path, target, *args)
+        run, live, report = run_in_windows(tracer, tmp_path, target, *NATIVE, *args)
     assert report.data["mode"] == "windows"
     assert report.data["windows"]["count"] >= 25
     check(report, live)
     # 20,000 of line A's size, and of 2,000 those whose place windows have not seen taken.
     assert 19900 <= report.data["older"]["total"]["count"] <= 22300
     assert "by likeness" in run.stdout and "not measured" not in run.stdout
-    replayed = tmp_path / "replayed.pb.gz"
-    done = subprocess.run(
-        [tracer, "replay", capture, "-o", replayed], stdout=subprocess.PIPE, timeout=TIMEOUT
-    )
-    assert done.returncode == 0
-    assert read_report(tracer, replayed).lines() == report.lines()
+    check_replay(tracer, tmp_path, capture, report)
 
 
 def test_overhead(tracer, tmp_path, steady):
@@ -167,7 +128,7 @@ def test_replaced(tracer, tmp_path, replacing):
     """Where an allocator replaces malloc, its heap says what is alive."""
     steady, env = replacing(NAME)
     with Target(steady, None, env=env) as target:
-        run, live, report = run_in_windows(tracer, tmp_path, target, "--window", "40/200")
+        run, live, report = run_in_windows(tracer, tmp_path, target, *NATIVE, "--window", "40/200")
     assert report.data["mode"] == "windows", run.stderr
     check(report, live)
     assert 19900 <= report.data["older"]["total"]["count"] <= 22400
@@ -227,7 +188,7 @@ def test_other_allocator(tracer, tmp_path, steady):
 def test_forks(tracer, tmp_path, steady):
     """It forks in windows and between; its children allocate and end."""
     with Target(steady, None, "fork") as target:
-        _, live, report = run_in_windows(tracer, tmp_path, target, "--window", "30/30")
+        _, live, report = run_in_windows(tracer, tmp_path, target, *NATIVE, "--window", "30/30")
     # Children that have ended had copies of these blocks.
     assert report.line(NAME, "A")[0] >= live["A"][0] * (1 - SHARE)
 

@@ -11,17 +11,8 @@ import time
 
 import pytest
 
-from harness import (
-    TIMEOUT,
-    Report,
-    Target,
-    Traced,
-    environment,
-    error_line,
-    program,
-    read_report,
-    wait_until,
-)
+from harness import TIMEOUT, Report, Target, Traced, environment, error_line, wait_until
+from in_windows import check_replay, run_in_windows, wait_clean, wait_windows
 from procfs import links_holder, probed_offsets, text_differs
 from truth import library
 
@@ -31,19 +22,6 @@ NAME, LARGE = "steady.py", "steady_large.py"
 # Of the totals, which the heap's own counts give; of each line, whose share is estimated from the
 # windows of a few seconds. The lines that keep nothing get at most TEMPORARY of all.
 TOTAL, SHARE, TEMPORARY = 0.05, 0.35, 0.05
-
-
-def windows(run):
-    return run.stderr.count(": a window of")
-
-
-def wait_windows(run, count):
-    seen = windows(run)
-    wait_until(lambda: windows(run) >= seen + count, "%d windows are over" % count)
-
-
-def wait_clean(pid):
-    wait_until(lambda: not text_differs(pid), "no probe is in the text of PID %d" % pid)
 
 
 def check(report, live, name=NAME):
@@ -81,24 +59,11 @@ def test_by_hand(tracer, tmp_path, python):
     """A program that keeps and drops blocks of the same type and size."""
     capture = tmp_path / "capture"
     with Target(python, NAME) as target:
-        with Traced(
-            tracer, tmp_path, "-v", "--window", "40/200", "--capture", capture, "-p", target.pid
-        ) as run:
-            target.step()
-            wait_windows(run, 25)
-            target.step()
-            live = target.expect()
-            report = run.finish()
-        wait_clean(target.pid)
+        args = ("--window", "40/200", "--capture", capture)
+        _, live, report = run_in_windows(tracer, tmp_path, target, *args)
     assert report.data["mode"] == "windows"
     check(report, live)
-    replayed = tmp_path / "replayed.pb.gz"
-    done = subprocess.run(
-        [tracer, "replay", capture, "-o", replayed], stdout=subprocess.PIPE, timeout=TIMEOUT
-    )
-    assert done.returncode == 0
-    again = read_report(tracer, replayed)
-    assert again.lines() == report.lines()
+    check_replay(tracer, tmp_path, capture, report)
 
 
 @pytest.mark.versions("3.8", "3.11", "3.13")
@@ -144,13 +109,7 @@ def test_distribution(tracer, tmp_path):
     if not os.path.exists("/usr/bin/python3"):
         pytest.skip("there is no /usr/bin/python3")
     with Target("/usr/bin/python3", NAME) as target:
-        with Traced(tracer, tmp_path, "-v", "--window", "40/200", "-p", target.pid) as run:
-            target.step()
-            wait_windows(run, 25)
-            target.step()
-            live = target.expect()
-            report = run.finish()
-        wait_clean(target.pid)
+        _, live, report = run_in_windows(tracer, tmp_path, target, "--window", "40/200")
     check(report, live)
 
 
@@ -259,12 +218,7 @@ def test_large(tracer, tmp_path, any_python):
     assert report.data["windows"]["large_blocks"] is True
     assert "those of large blocks, too" in run.stdout
     check(report, live, LARGE)
-    replayed = tmp_path / "replayed.pb.gz"
-    done = subprocess.run(
-        [tracer, "replay", capture, "-o", replayed], stdout=subprocess.PIPE, timeout=TIMEOUT
-    )
-    assert done.returncode == 0
-    assert read_report(tracer, replayed).lines() == report.lines()
+    check_replay(tracer, tmp_path, capture, report)
 
 
 @pytest.mark.long
