@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tracer export and tracer filter, which differ only in the format: filter writes tracer's own. */
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -321,6 +322,39 @@ static int dump_export(const struct export *export, const char *path)
 	return err ? EXIT_FAILED : EXIT_DONE;
 }
 
+/* Is it asked for as a page, and no option chooses a part of it? */
+static bool is_whole(const struct export *export)
+{
+	const struct pid_choice *pids = &export->pids;
+	const struct view_choice *view = &export->view;
+
+	if (export->exporter != &export_html || export->files.count != 1)
+		return false;
+	if (pids->count || pids->no_inline || ages_any(&pids->ages.ages) ||
+	    filters_any(&export->filter.filters))
+		return false;
+	return export->layer.layer < 0 && !export->layer.at_peak && !view->no_skip &&
+	       !view->full_names && !view->count && !export->app.asked && !export->source;
+}
+
+/* The file as a page, if it is a recording. The exit status; -1: it is none. */
+static int recording_export(const struct export *export, const char *path)
+{
+	struct serve_recording recording;
+	struct outfile *file;
+	int err = serve_recording_read(path, &recording);
+
+	if (err)
+		return error_print(err, NULL, "%s", path), EXIT_FAILED;
+	if (!recording.file.size)
+		return -1;
+	err = outfile_open(&file, export->output, export->replace)
+		      ?: outfile_end(file, serve_file_write_recording(&recording, path, file,
+								      export->output));
+	serve_recording_free(&recording);
+	return err ? (error_print(err, NULL, "%s", export->output), EXIT_FAILED) : EXIT_DONE;
+}
+
 /* The exit status. */
 static int export_run(struct export *export)
 {
@@ -336,6 +370,9 @@ static int export_run(struct export *export)
 	/* Another format is of the session's snapshot in it. */
 	if (export->exporter == &export_html && export->files.count == 1 && bundle_is(opts.name))
 		return bundle_export(export, opts.name);
+	status = is_whole(export) ? recording_export(export, opts.name) : -1;
+	if (status >= 0)
+		return status;
 	opts.shown = &file.shown.snapshot;
 	int err = file_read(export, opts.name, &file);
 	if (!err && export->files.count == 2) {
@@ -380,9 +417,10 @@ int cli_export(int argc, char **argv)
 		.args_doc = "FILE [OLDER] --format KIND -o OUT",
 		.doc = "Writes a snapshot in another format. FILE is a snapshot of tracer, a "
 		       "file of tracemalloc.Snapshot.dump(), a bundle of evidence (--on-oom): all "
-		       "of it for html, else the snapshot in it; or, for html, a dump of a heap: "
-		       "then the page has what retains most of it. OLDER is a snapshot to "
-		       "compare with (html).",
+		       "of it for html, else the snapshot in it; a recording: its last "
+		       "snapshot, or that of a time (FILE@TIME), but for html, without a time or "
+		       "an option that chooses a part, all of it over time; or, for html, a dump "
+		       "of a heap: then the page has what retains most of it. OLDER is a snapshot to compare with (html).",
 		.children = export_children,
 		.help_filter = help_filter,
 	};

@@ -196,6 +196,22 @@ def test_markers(serve, recorded, run_tracer):  # noqa: F811
     end(served)
 
 
+def test_ended(serve, run_tracer, tmp_path):  # noqa: F811
+    """Blocks of a process that has ended are as old as they are at the end of the range, and not as
+    they were when it ended."""
+    path, words = str(tmp_path / "ended.rec"), ["-m", "exact", "--ages", "--every", 0.1]
+    done = run_tracer(*words, "--record", path, "--", PYTHON, program("ending.py"))
+    assert done.returncode == 0, done.stderr
+    served = serve(path)
+    early, late = ((program("ending.py"), marked_line("ending.py", mark)) for mark in "EL")
+    at = (line_sums(time_range(served, first=i, last=i), "peak") for i in range(1000))
+    first = 1 + next(i for i, sums in enumerate(at) if sums.get(early, 0) > 300 * 1040)
+    alive = line_sums(time_range(served, first=first), "alive")
+    assert early not in alive or alive[early] == 0
+    assert 200 * 1000 < alive[late] < 250 * 1000
+    end(served)
+
+
 @pytest.mark.parametrize("options", (("-m", "exact", "--sample", "512"), ("-m", "growth")))
 def test_lacking(serve, recorded, run_tracer, options):  # noqa: F811
     """A sample, whose figures are estimates; growth mode, which does not count what was allocated:

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """A recording in the page of tracer serve, in a real browser: its range by the keyboard and by the
-mouse, with the figures of tracer diff."""
+mouse, with the figures of tracer diff; the same in an exported file."""
+import os
 import shutil
 
 import pytest
 
 from harness import marked_line, program
 from test_serve import serve  # noqa: F401
-from test_serve_page import KEYS, ROWS, Page, size_text
+from test_serve_file import MOST, FilePage
+from test_serve_page import KEYS, ROWS, Page, axe, size_text  # noqa: F401
 from test_serve_time import end, get, line_sums, recorded, time_range  # noqa: F401
 
 pytestmark = pytest.mark.skipif(not shutil.which("chromium"), reason="no chromium")
@@ -198,3 +200,67 @@ def test_media(serve, recorded, dark):  # noqa: F811
         assert browser.run("document.querySelectorAll('#charts svg').length") >= 3
         assert browser.errors == []
     end(served)
+
+
+class TimeFilePage(TimePage, FilePage):
+    """An exported page of a recording."""
+
+
+def test_exported(serve, recorded, run_tracer, tmp_path):  # noqa: F811
+    """One file, which asks nobody: its handles rest where it has ranges, with the server's figures."""
+    path, out = recorded("-m", "exact", "--ages", steps=17), str(tmp_path / "out.html")
+    done = run_tracer("export", path, "--format", "html", "-o", out)
+    served = serve(path)
+    series = get(served, "/api/time/series")
+    last = series["snapshots"] - 1
+    assert done.returncode == 0 and last > 32, done.stderr
+    assert "the ranges between 32 of %d snapshots" % (last + 1) in done.stderr
+    assert os.path.getsize(out) < MOST and os.stat(out).st_mode & 0o777 == 0o600
+    with TimeFilePage(out) as browser:
+        assert browser.text("h1") == "tracer: " + path
+        assert "This file has the ranges between 32 of them" in browser.text("main")
+        assert browser.ends() == [0, last]
+        answer = check(browser, served, series)
+        for part in ("freed", "peak", "alive"):
+            browser.choose("part", part)
+            assert browser.text("#detail") == "all: %s (100.0 %%)" % size_text(answer[part]["size"])
+        stops = {0}
+        browser.run(SLIDERS + "[0].focus()")
+        while browser.ends()[0] < last:
+            browser.press("ArrowRight")
+            stops.add(browser.ends()[0])
+        assert len(stops) == 32
+        check(browser, served, series)
+        begin = browser.handle(0)
+        browser.drag(begin[:2], (begin[2] + begin[3] / 3, begin[1]))
+        assert browser.ends()[0] in stops - {0, last}
+        check(browser, served, series)
+        assert browser.run("document.querySelectorAll('main a').length") == 0
+        assert "hacked" not in browser.run("document.title")
+        browser.quiet()
+    # A moment of it, or a part, is a snapshot's page.
+    for at, words in (("@end", []), ("", ["--include", "*recorded.py"]), ("", ["--full-names"])):
+        done = run_tracer("export", path + at, *words, "--format", "html", "-o", out)
+        assert done.returncode == 0, done.stderr
+        with open(out) as file:
+            text = file.read()
+        assert 'id="kept"' not in text and "recorded.py" in text
+    end(served)
+
+
+def test_exported_narrow(recorded, run_tracer, axe, tmp_path):  # noqa: F811
+    """One snapshot alone, and a recording that is cut off; on a narrow screen, for a screen reader."""
+    path, out = recorded("-m", "census", steps=1), str(tmp_path / "out.html")
+    with open(path, "rb") as file:
+        data = file.read()
+    first = 32 + 48 + int.from_bytes(data[64:68], "little")
+    for size, said in ((first, "nothing to compare"), (first + 60, "cut off")):
+        with open(path, "wb") as file:
+            file.write(data[:size])
+        done = run_tracer("export", path, "--format", "html", "-o", out)
+        assert done.returncode == 0, done.stderr
+        with TimeFilePage(out, width=360) as browser:
+            assert browser.ends() == [0, 0] and said in browser.text("main")
+            assert browser.run("document.documentElement.scrollWidth") <= 360
+            assert browser.axe() == []
+            browser.quiet()

@@ -40,12 +40,19 @@
 #define HOLDER_LARGE 10000u     /* references of what holds an object, which are all looked at */
 #define HOLDER_WORK  300000000u /* references of larger ones, for all objects */
 
+#define STACKS 2000u /* of a range of a recording */
+
 struct serve_file {
 	struct serve_opts opts;
-	const struct heap_graph *heap;
 	struct buffer text;
-	uint8_t *written; /* by object */
-	uint64_t work;    /* of HOLDER_WORK that is left */
+	/* of a dump: */
+	const struct heap_graph *heap; /* NULL: it is a recording */
+	uint8_t *written;              /* by object */
+	uint64_t work;                 /* of HOLDER_WORK that is left */
+	/* of a recording: */
+	size_t ranges;        /* that are there */
+	size_t packed;        /* about as many bytes, packed */
+	size_t stacks, least; /* most stacks of the next range; of all ranges */
 };
 
 static bool is_full(const struct serve_file *file)
@@ -275,35 +282,57 @@ static size_t lines_count(const struct buffer *text, const char *begin)
 	return count;
 }
 
+static void heap_about(struct serve_file *file, struct json *json)
+{
+	json_numbers(json, {"objects", lines_count(&file->text, "\"heap/show ")},
+		     {"objects_total", file->heap->graph->count},
+		     {"types", lines_count(&file->text, "\"heap/holders ")});
+}
+
+static void recording_about(struct serve_file *file, struct json *json)
+{
+	const struct serve_recording *recording = &file->opts.sources[0].recording;
+
+	json_open(json, "stops", '[');
+	for (size_t i = 0; i < recording->stop_count; i++)
+		json_unsigned(json, NULL, recording->stops[i]);
+	json_close(json, ']');
+}
+
 /* What is in the file and what is not. 0, -errno. */
 static int about_add(struct serve_file *file)
 {
 	char *text = NULL;
 	size_t bytes = 0;
 	struct json json = {.out = open_memstream(&text, &bytes)};
-	size_t objects = lines_count(&file->text, "\"heap/show "), all = file->heap->graph->count;
-	size_t types = lines_count(&file->text, "\"heap/holders ");
 
 	if (!json.out)
 		return -ENOMEM;
 	json_open(&json, NULL, '{');
 	json_text(&json, "file", file->opts.sources[0].name);
-	json_numbers(&json, {"objects", objects}, {"objects_total", all}, {"types", types});
+	(file->heap ? heap_about : recording_about)(file, &json);
 	json_end(&json);
 	int err = fclose(json.out) ? -ENOMEM : line_add(file, "file", NULL, text);
 	free(text);
 	return err;
 }
 
-/* Packs as many lines as fit. 0, -errno. */
+/* 0, -errno. */
 static int text_pack(struct serve_file *file, struct buffer *packed)
+{
+	int err = about_add(file) ?: buffer_append(&file->text, "", 1);
+
+	packed->size = 0;
+	return err ?: gzip_append(file->text.data, file->text.size - 1, packed);
+}
+
+/* Packs as many lines of answers about a heap as fit. 0, -errno. */
+static int heap_pack(struct serve_file *file, struct buffer *packed)
 {
 	for (;;) {
 		size_t lines = file->text.size;
-		int err = about_add(file) ?: buffer_append(&file->text, "", 1);
+		int err = text_pack(file, packed);
 
-		packed->size = 0;
-		err = err ?: gzip_append(file->text.data, file->text.size - 1, packed);
 		if (err || packed->size <= PACKED_BYTES)
 			return err;
 		/* By how much it is too large, and a little more. */
@@ -335,18 +364,23 @@ static int base64_write(const struct buffer *data, struct outfile *out)
 	return err;
 }
 
-static int page_write(struct serve_file *file, struct outfile *out)
+static int page_write(const struct buffer *packed, struct outfile *out)
+{
+	return outfile_write(out, page_head, sizeof(page_head) - 1)
+		       ?: base64_write(packed, out)
+		       ?: outfile_write(out, page_tail, sizeof(page_tail) - 1);
+}
+
+static int heap_write(struct serve_file *file, struct outfile *out)
 {
 	struct buffer packed = {0};
 	int err = views_add(file)
 			  ?: types_add(file)
 			  ?: tree_add(file)
 			  ?: objects_add(file)
-			  ?: text_pack(file, &packed);
+			  ?: heap_pack(file, &packed)
+			  ?: page_write(&packed, out);
 
-	err = err ?: outfile_write(out, page_head, sizeof(page_head) - 1)
-	      ?: base64_write(&packed, out)
-	      ?: outfile_write(out, page_tail, sizeof(page_tail) - 1);
 	buffer_free(&packed);
 	return err;
 }
@@ -365,7 +399,7 @@ int serve_file_write(const char *dump, struct outfile *out, const char *name, bo
 				  .heap = &source.heap,
 				  .work = HOLDER_WORK,
 				  .written = array_new(source.heap.graph->count + 1, 1)};
-	err = file.written ? page_write(&file, out) : -ENOMEM;
+	err = file.written ? heap_write(&file, out) : -ENOMEM;
 	size_t objects = err ? 0 : lines_count(&file.text, "\"heap/show ");
 	if (!err && objects == source.heap.graph->count)
 		log_info("%s: it has all of %zu objects; tracer serve also answers queries", name,
@@ -377,5 +411,95 @@ int serve_file_write(const char *dump, struct outfile *out, const char *name, bo
 	buffer_free(&file.text);
 	free(file.written);
 	heap_graph_close(&source.heap);
+	return err;
+}
+
+/* 0, -errno. */
+static int size_packed(const char *text, size_t bytes, size_t *size)
+{
+	struct buffer packed = {0};
+	int err = gzip_append(text, bytes, &packed);
+
+	*size = packed.size;
+	buffer_free(&packed);
+	return err;
+}
+
+/* A range with file->stacks stacks. The caller frees *text. 0, -errno. */
+static int range_write(const struct serve_file *file, const struct recording_span *span,
+		       char **text, size_t *bytes)
+{
+	struct json json = {.out = open_memstream(text, bytes)};
+
+	if (!json.out)
+		return -ENOMEM;
+	int err = recording_span_json(&json, span, file->stacks);
+	return fclose(json.out) && !err ? -ENOMEM : err;
+}
+
+/*
+ * What a range takes of its share: an equal one of what those before it have left. Above 1 it is
+ * too large.
+ */
+static double range_share(const struct serve_file *file, size_t bytes, size_t packed)
+{
+	size_t stops = file->opts.sources[0].recording.stop_count;
+	double left = (double)(stops * (stops + 1) / 2 - file->ranges);
+	double of_text = (double)bytes * left / (TEXT_BYTES - (double)file->text.size);
+	double of_packed = (double)packed * left / ((double)PACKED_BYTES - (double)file->packed);
+
+	return of_text > of_packed ? of_text : of_packed;
+}
+
+/* With as many stacks as fit. */
+static int range_add(const struct recording_span *span, void *context)
+{
+	struct serve_file *file = context;
+	char *text = NULL, what[64];
+	size_t bytes = 0, packed = 0;
+	double share;
+	int err;
+
+	do {
+		free(text);
+		err = range_write(file, span, &text, &bytes) ?: size_packed(text, bytes, &packed);
+		if (err)
+			break;
+		share = range_share(file, bytes, packed);
+		file->least = lesser(file->least, file->stacks);
+		if (share > 1 && !file->stacks)
+			err = error_set(-EFBIG, "its names alone are larger than the page may be");
+		else if (share > 1 || share < 0.7)
+			file->stacks = lesser((size_t)((double)file->stacks * 0.9 / share), STACKS);
+	} while (!err && share > 1);
+	snprintf(what, sizeof(what), "%zu %zu", span->from_at.index, span->to_at.index);
+	err = err ?: line_add(file, "time/range", what, text);
+	free(text);
+	file->packed += packed;
+	file->ranges++;
+	return err;
+}
+
+int serve_file_write_recording(const struct serve_recording *recording, const char *path,
+			       struct outfile *out, const char *name)
+{
+	struct serve_source source = {.name = path, .recording = *recording};
+	struct serve_file file = {.opts = {.sources = &source, .count = 1, .opener = -1},
+				  .stacks = STACKS,
+				  .least = STACKS};
+	struct buffer packed = {0};
+	int err = answer_add(&file, "sources", NULL)
+			  ?: answer_add(&file, "time/series", NULL)
+			  ?: size_packed((char *)file.text.data, file.text.size, &file.packed)
+			  ?: serve_ranges_read(recording, range_add, &file)
+			  ?: text_pack(&file, &packed)
+			  ?: page_write(&packed, out);
+
+	if (!err)
+		log_info("%s: it has the ranges between %zu of %zu snapshots, with at least %zu "
+			 "stacks of each, or all of them; tracer serve has the others",
+			 name, recording->stop_count, recording->snapshots, file.least);
+	buffer_free(&packed);
+	buffer_free(&file.text);
 	return err;
 }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tracer export --format html of a dump: the page of tracer serve in one file, with answers instead
- * of a server.
+ * tracer export --format html of a dump or a recording: the page of tracer serve in one file, with
+ * answers instead of a server.
  */
 #pragma once
 
+#include "cmd/serve/serve_time.h"
 #include "util/outfile.h"
 
 #define SERVE_FILE_BYTES (8u << 20) /* of the file, at most */
@@ -15,3 +16,9 @@
  * caller commits the file. 0; -errno after a message about the dump (*told), or without one.
  */
 int serve_file_write(const char *dump, struct outfile *file, const char *name, bool *told);
+/*
+ * Writes the page of a recording, which was read from that path: its charts, and the ranges between
+ * its stops, each with as many stacks as fit. 0, -errno (error_set).
+ */
+int serve_file_write_recording(const struct serve_recording *recording, const char *path,
+			       struct outfile *file, const char *name);

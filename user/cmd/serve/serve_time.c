@@ -7,9 +7,9 @@
 #include <sys/stat.h>
 
 #include "cmd/time/timeline_text.h"
-#include "report/recording/span.h"
 #include "util/error.h"
 #include "util/infile.h"
+#include "util/sorted.h"
 
 #define POINTS     240u /* as many as a chart can show apart */
 #define LINES      20u
@@ -41,6 +41,18 @@ static struct infile recording_file(const struct serve_recording *recording)
 	return infile_memory(recording->file.data, recording->file.size);
 }
 
+static void stops_choose(const struct series *series, struct serve_recording *recording)
+{
+	size_t last = series->moment_count - 1;
+
+	recording->stop_count = lesser(series->moment_count, SERVE_STOPS);
+	for (size_t i = 0; i < recording->stop_count; i++) {
+		size_t at = i ? last * i / (recording->stop_count - 1) : 0;
+
+		recording->stops[i] = series->moments[at].time.index;
+	}
+}
+
 static int series_make(struct serve_recording *recording)
 {
 	const struct view_choice view = {0};
@@ -61,6 +73,7 @@ static int series_make(struct serve_recording *recording)
 		err = -ENOMEM;
 	recording->series = (struct buffer){(unsigned char *)text, bytes, bytes};
 	recording->snapshots = series.snapshots;
+	stops_choose(&series, recording);
 	series_free(&series);
 	return err;
 }
@@ -83,16 +96,37 @@ void serve_recording_free(struct serve_recording *recording)
 	buffer_free(&recording->series);
 }
 
+/* The range that is asked for, of those that are passed on. */
+struct range_asked {
+	size_t first, last;
+	struct json *json;
+};
+
+static int range_print(const struct recording_span *span, void *context)
+{
+	const struct range_asked *asked = context;
+
+	if (span->from_at.index != asked->first || span->to_at.index != asked->last)
+		return 0;
+	return recording_span_json(asked->json, span, STACKS_MAX);
+}
+
 int serve_range_print(const struct serve_recording *recording, size_t first, size_t last,
 		      struct json *json)
 {
 	struct infile file = recording_file(recording);
-	struct recording_span span;
-	int err = recording_span_load(&file, first, last, &span);
+	struct range_asked asked = {first, last, json};
+	const size_t ends[] = {first, last};
 
-	if (err)
-		return err;
-	err = recording_span_json(json, &span, STACKS_MAX);
-	recording_span_free(&span);
-	return err;
+	if (first > last)
+		return error_set(-EINVAL, "the range ends before it begins");
+	return recording_spans_read(&file, ends, first == last ? 1 : 2, range_print, &asked);
+}
+
+int serve_ranges_read(const struct serve_recording *recording, recording_span_fn take,
+		      void *context)
+{
+	struct infile file = recording_file(recording);
+
+	return recording_spans_read(&file, recording->stops, recording->stop_count, take, context);
 }

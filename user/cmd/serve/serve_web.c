@@ -719,7 +719,7 @@ int serve_answer(const struct serve_opts *opts, const char *path, const char *wh
 		 size_t *bytes)
 {
 	struct serve_web web = {.opts = *opts};
-	const struct serve_request request = {.web = &web};
+	const struct serve_request request = {.web = &web, .source = opts->sources};
 	const struct serve_route *route = route_find(path);
 	_cleanup_(question_free) struct serve_question question = {0};
 

@@ -10,244 +10,380 @@
 #include "snapshot/ages.h"
 #include "snapshot/group/group.h"
 #include "util/array.h"
+#include "util/cleanup.h"
 #include "util/error.h"
 #include "util/json.h"
 #include "util/sorted.h"
 
-/* --- reading ---------------------------------------------------------------------------------- */
-
-/* Takes the snapshot that was advanced to as the highest if it is. */
-static int peak_take(struct recording *recording, const struct recording_moment *at,
-		     struct recording_span *span)
-{
-	const struct recording_choice all = {.layer = -1};
-	int taken = recording_heavier(recording, &all, &span->peak_bytes, &span->peak);
-
-	if (taken > 0)
-		span->peak_at = *at;
-	return taken < 0 ? taken : 0;
-}
-
-/* Of the last snapshot, which was advanced to, what is younger than the range is long. */
-static int young_take(struct recording *recording, struct recording_span *span)
-{
-	struct ages ages = AGES_ALL;
-
-	ages.most_ns = span->to_at.since_ns - span->from_at.since_ns;
-	if (!span->to->meta.ages)
-		return 0;
-	int err = recording_snapshot(recording, &span->young);
-	return err ?: ages_keep(span->young, &ages);
-}
-
-static int moment_take(struct recording *recording, const struct recording_moment *at, size_t first,
-		       size_t last, struct recording_span *span)
-{
-	int err = 0;
-
-	if (at->index < first)
-		return 0;
-	if (at->index == first) {
-		span->from_at = *at;
-		err = recording_snapshot(recording, &span->from);
-	}
-	if (!err && at->index == last) {
-		span->to_at = *at;
-		err = recording_snapshot(recording, &span->to) ?: young_take(recording, span);
-	}
-	span->count++;
-	return err ?: peak_take(recording, at, span);
-}
-
-int recording_span_load(struct infile *file, size_t first, size_t last, struct recording_span *out)
-{
-	struct recording *recording;
-	struct recording_moment at;
-	int more = 1, err = 0;
-
-	*out = (struct recording_span){0};
-	if (first > last)
-		return error_set(-EINVAL, "the range ends before it begins");
-	err = recording_new(&recording, file);
-	if (err)
-		return err;
-	while (!err && !out->to && (more = recording_next(recording, UINT64_MAX, &at)) > 0)
-		err = moment_take(recording, &at, first, last, out);
-	err = err ?: more < 0 ? more : 0;
-	if (!err && !out->to)
-		err = error_set(-ERANGE, "the recording has no snapshot %zu", last);
-	recording_free(recording);
-	if (err)
-		recording_span_free(out);
-	return err;
-}
-
-void recording_span_free(struct recording_span *span)
-{
-	snapshot_free(span->from);
-	snapshot_free(span->to);
-	snapshot_free(span->peak);
-	snapshot_free(span->young);
-	*span = (struct recording_span){0};
-}
-
-/* --- figures ---------------------------------------------------------------------------------- */
+/* --- tables ----------------------------------------------------------------------------------- */
 
 struct amount {
 	uint64_t size, count;
 };
 
-/* Of one stack, or of all. */
+/* Of one stack, or of all. allocated: since the trace began, alive or not. */
+struct stack_sums {
+	struct amount alive, allocated;
+};
+
+/* A snapshot by stack. */
+struct stack_table {
+	struct stack_sums *stacks; /* by their numbers in the list; there may be more stacks */
+	size_t count, capacity;
+	struct stack_sums total;
+	bool allocated_known, is_estimate;
+};
+
+/* A snapshot at which ranges begin and end. */
+struct stop {
+	struct recording_moment at, peak_at;
+	size_t before;          /* snapshots, of those that were read */
+	struct stack_table own; /* without what a process has of its parent's: of no allocation */
+	struct stack_sums total;
+	struct snapshot *peak; /* of it and those until the next stop; NULL: that is reached */
+	struct stack_table peak_table;
+	uint64_t peak_bytes;
+	bool ages_known;
+	uint32_t emptied;
+	uint64_t attach_peak; /* of one process, since the attach; 0: unknown */
+};
+
+struct stops {
+	struct recording *recording; /* has advanced to the last one */
+	struct stack_list list;
+	struct stop *items;
+	size_t reached;
+	/*
+	 * Of the last one, with ages: its blocks by age, in its peak, whose tables have been read
+	 * before; so many of the youngest traces are in the table. Ranges that end there are passed
+	 * on in the order in which they grow.
+	 */
+	struct snapshot *young; /* borrowed; NULL: not asked for yet */
+	size_t young_count;
+	struct stack_table young_table;
+};
+
+static void table_free(struct stack_table *table)
+{
+	free(table->stacks);
+	*table = (struct stack_table){0};
+}
+
+static void amount_add(struct amount *sum, uint64_t size, uint64_t count)
+{
+	sum->size += size;
+	sum->count += count;
+}
+
+static int entry_take(struct stops *stops, const struct statistic *entry, struct stack_table *table)
+{
+	const struct statistic_sums *allocated = &entry->extra.allocated;
+	uint32_t number;
+	int err = stack_list_find(&stops->list, entry->snapshot, entry->traceback, &number);
+
+	while (!err && table->count <= number) {
+		err = ARRAY_GROW(table->stacks, table->capacity, table->count);
+		if (!err)
+			table->stacks[table->count++] = (struct stack_sums){0};
+	}
+	if (err)
+		return err;
+	amount_add(&table->stacks[number].alive, entry->size, entry->count);
+	amount_add(&table->stacks[number].allocated, allocated->size, allocated->count);
+	return 0;
+}
+
+static const struct filters own = {.no_inherited = 1};
+
+/* Adds to a table, that is empty at first. 0, -errno; table_free() releases it in either case. */
+static int table_add(struct stops *stops, const struct snapshot *snapshot,
+		     const struct filters *filters, struct stack_table *out)
+{
+	struct statistics_opts opts = {.by = GROUP_TRACEBACK, .filters = filters};
+	struct statistics all;
+
+	if (snapshot_knows(snapshot, EXTRA_ALLOCATED))
+		opts.sort = SORT_ALLOCATED; /* it lists what holds nothing, too */
+	int err = statistics_compute(snapshot, &opts, &all);
+	if (err)
+		return err;
+	amount_add(&out->total.alive, all.total_size, all.total_count);
+	amount_add(&out->total.allocated, all.extra.allocated.size, all.extra.allocated.count);
+	out->allocated_known = all.allocated_known;
+	out->is_estimate = all.sampled;
+	for (size_t i = 0; !err && i < all.count; i++)
+		err = entry_take(stops, &all.entries[i], out);
+	statistics_free(&all);
+	return err;
+}
+
+static struct stack_sums sums_of(const struct stack_table *table, size_t number)
+{
+	return number < table->count ? table->stacks[number] : (struct stack_sums){0};
+}
+
+/* --- reading ---------------------------------------------------------------------------------- */
+
+static void stops_free(struct stops *stops)
+{
+	for (size_t i = 0; i < stops->reached; i++) {
+		table_free(&stops->items[i].own);
+		table_free(&stops->items[i].peak_table);
+		snapshot_free(stops->items[i].peak);
+	}
+	free(stops->items);
+	stack_list_free(&stops->list);
+	recording_free(stops->recording);
+}
+
+/* Takes the snapshot that was advanced to as the highest since the stop if it is. */
+static int peak_take(struct stops *stops, struct stop *stop, const struct recording_moment *at)
+{
+	const struct recording_choice all = {.layer = -1};
+	int taken = recording_heavier(stops->recording, &all, &stop->peak_bytes, &stop->peak);
+
+	if (taken > 0)
+		stop->peak_at = *at;
+	return taken < 0 ? taken : 0;
+}
+
+/* What is known of a stop when it is the highest one since itself. */
+static int stop_read(struct stops *stops, struct stop *stop)
+{
+	const struct snapshot_meta *meta = &stop->peak->meta;
+	int err = table_add(stops, stop->peak, &own, &stop->own)
+			  ?: table_add(stops, stop->peak, NULL, &stop->peak_table);
+
+	stop->total = stop->peak_table.total;
+	stop->ages_known = meta->ages;
+	stop->emptied = meta->emptied;
+	stop->attach_peak = stop->peak->process_count ? 0 : meta->peak_bytes;
+	return err;
+}
+
+/* The next one is reached: the highest since this one is known. */
+static int stop_close(struct stops *stops, struct stop *stop)
+{
+	int err = 0;
+
+	if (stop->peak_at.index != stop->at.index) {
+		table_free(&stop->peak_table);
+		err = table_add(stops, stop->peak, NULL, &stop->peak_table);
+	}
+	snapshot_free(stop->peak);
+	stop->peak = NULL;
+	return err;
+}
+
+/* Passes on the ranges that end at the last stop. 0, or what take() returns. */
+static int spans_take(struct stops *stops, recording_span_fn take, void *context)
+{
+	const struct stop *last = &stops->items[stops->reached - 1], *peak = last;
+	int err = 0;
+
+	for (size_t i = stops->reached; i-- && !err;) {
+		const struct stop *first = &stops->items[i];
+
+		/* The first of several. */
+		if (first->peak_bytes >= peak->peak_bytes)
+			peak = first;
+		const struct recording_span span = {.count = last->before - first->before + 1,
+						    .from_at = first->at,
+						    .to_at = last->at,
+						    .peak_at = peak->peak_at,
+						    .from = first,
+						    .to = last,
+						    .peak = peak,
+						    .stops = stops};
+		err = take(&span, context);
+	}
+	stops->young = NULL;
+	table_free(&stops->young_table);
+	return err;
+}
+
+/* The snapshot that was advanced to, `before` others since the first one that was read. */
+static int moment_take(struct stops *stops, const struct recording_moment *at, size_t before,
+		       bool is_stop)
+{
+	struct stop *stop = stops->items + stops->reached;
+	int err = is_stop && stops->reached ? stop_close(stops, stop - 1) : 0;
+
+	if (err || (!is_stop && !stops->reached))
+		return err;
+	if (!is_stop)
+		return peak_take(stops, stop - 1, at);
+	*stop = (struct stop){.at = *at, .before = before};
+	stops->reached++;
+	return peak_take(stops, stop, at) ?: stop_read(stops, stop);
+}
+
+int recording_spans_read(struct infile *file, const size_t *numbers, size_t count,
+			 recording_span_fn take, void *context)
+{
+	struct stops stops = {.items = array_new(count, sizeof(*stops.items))};
+	struct recording_moment at;
+	size_t before = 0;
+	int more = 1, err = stops.items ? stack_list_init(&stops.list)
+						  ?: recording_new(&stops.recording, file)
+					: -ENOMEM;
+
+	while (!err && stops.reached < count &&
+	       (more = recording_next(stops.recording, UINT64_MAX, &at)) > 0) {
+		bool is_stop = at.index == numbers[stops.reached];
+
+		err = moment_take(&stops, &at, before++, is_stop);
+		if (!err && is_stop)
+			err = spans_take(&stops, take, context);
+	}
+	err = err ?: more < 0 ? more : 0;
+	if (!err && stops.reached < count)
+		err = error_set(-ERANGE, "the recording has no snapshot %zu",
+				numbers[stops.reached]);
+	stops_free(&stops);
+	return err;
+}
+
+/* --- figures ---------------------------------------------------------------------------------- */
+
 struct span_figures {
 	struct amount alive, freed, peak;
 };
 
 struct span_sums {
-	struct stack_list list;
-	struct span_figures *stacks; /* by its numbers */
-	size_t capacity;
+	struct span_figures *stacks; /* by their numbers */
+	size_t count;
 	struct span_figures total; /* but for the peak */
-	struct amount from, to, peak, allocated;
-	int allocated_known, is_estimate;
+	struct amount allocated;
+	bool allocated_known;
 };
-
-static int figures_find(struct span_sums *sums, const struct statistic *entry,
-			struct span_figures **out)
-{
-	uint32_t number;
-	size_t count = sums->list.count;
-	int err = ARRAY_GROW(sums->stacks, sums->capacity, count);
-
-	err = err ?: stack_list_find(&sums->list, entry->snapshot, entry->traceback, &number);
-	if (err)
-		return err;
-	if (number == count)
-		sums->stacks[number] = (struct span_figures){0};
-	*out = &sums->stacks[number];
-	return 0;
-}
 
 static uint64_t more(uint64_t now, uint64_t before)
 {
 	return now > before ? now - before : 0;
 }
 
+static struct amount amount_more(const struct amount *now, const struct amount *before)
+{
+	return (struct amount){more(now->size, before->size), more(now->count, before->count)};
+}
+
 /* What was allocated and is not there more; estimates may contradict each other. */
-static uint64_t gone(uint64_t allocated, uint64_t now, uint64_t before)
+static struct amount amount_gone(const struct amount *allocated, const struct amount *now,
+				 const struct amount *before)
 {
-	return more(allocated + before, now);
+	return (struct amount){more(allocated->size + before->size, now->size),
+			       more(allocated->count + before->count, now->count)};
 }
 
-static int changes_take(struct span_sums *sums, const struct recording_span *span,
-			const struct statistics *both)
+static int age_compare(const void *a, const void *b)
 {
-	int err = 0;
+	const struct snapshot_trace *first = a, *second = b;
 
-	for (size_t i = 0; !err && i < both->count; i++) {
-		const struct statistic *entry = &both->entries[i];
-		const struct statistic_sums *now = &entry->extra.allocated,
-					    *before = &entry->old_extra.allocated;
-		struct span_figures *figures;
+	return CMP(first->age, second->age);
+}
 
-		err = figures_find(sums, entry, &figures);
-		if (err)
-			break;
-		if (!span->young)
-			figures->alive = (struct amount){more(entry->size, entry->old_size),
-							 more(entry->count, entry->old_count)};
-		figures->freed = (struct amount){more(entry->old_size, entry->size),
-						 more(entry->old_count, entry->count)};
-		if (both->allocated_known)
-			figures->freed = (struct amount){
-				gone(more(now->size, before->size), entry->size, entry->old_size),
-				gone(more(now->count, before->count), entry->count,
-				     entry->old_count)};
+/* Ages of blocks that are not older than the range is long. */
+static struct ages ages_of(const struct recording_moment *from, const struct recording_moment *to)
+{
+	struct ages ages = AGES_ALL;
+
+	ages.most_ns = to->since_ns - from->since_ns;
+	return ages;
+}
+
+/*
+ * The ages of blocks of a process that has ended, or shuts down, are of that moment; here they are
+ * of the snapshot.
+ */
+static void ages_advance(struct snapshot *snapshot, const struct recording_moment *at)
+{
+	for (size_t i = 0; i < snapshot->trace_count; i++) {
+		struct snapshot_trace *trace = &snapshot->traces[i];
+		const struct snapshot_meta *process = snapshot_process(snapshot, trace->process);
+		uint64_t since = more(at->realtime_ns, process->taken_realtime_ns) / AGE_UNIT_NS;
+
+		if (trace->age != AGE_UNKNOWN && trace->age != AGE_BEFORE &&
+		    strcmp(process->moment, "running") != 0)
+			trace->age = (uint32_t)lesser(trace->age + since, AGE_BEFORE - 1);
 	}
-	return err;
 }
 
-/* A fork allocates nothing: what a process has of its parent's is the parent's. */
-static const struct filters own = {.no_inherited = 1};
-
-/* Of the tables of both ends, as tracer diff compares them; by stack, of what was allocated. */
-static int ends_take(struct span_sums *sums, const struct recording_span *span)
+/* Without what is older than the first of all ranges. */
+static int young_open(struct stops *stops)
 {
-	struct statistics_opts opts = {.by = GROUP_TRACEBACK};
-	struct statistics both;
-
-	if (snapshot_knows(span->to, EXTRA_ALLOCATED) &&
-	    snapshot_knows(span->from, EXTRA_ALLOCATED))
-		opts.sort = SORT_ALLOCATED; /* it lists what holds nothing, too */
-	int err = statistics_compare(span->to, span->from, &opts, &both);
+	const struct stop *last = &stops->items[stops->reached - 1];
+	const struct ages longest = ages_of(&stops->items[0].at, &last->at);
+	ages_advance(last->peak, &last->at);
+	int err = ages_keep(last->peak, &longest);
 	if (err)
 		return err;
-	sums->from = (struct amount){both.old_total_size, both.old_total_count};
-	sums->to = (struct amount){both.total_size, both.total_count};
-	sums->allocated_known = both.allocated_known;
-	sums->is_estimate = both.sampled;
-	sums->allocated =
-		(struct amount){more(both.extra.allocated.size, both.old_extra.allocated.size),
-				more(both.extra.allocated.count, both.old_extra.allocated.count)};
-	statistics_free(&both);
-	opts.filters = &own;
-	err = statistics_compare(span->to, span->from, &opts, &both);
-	if (err)
-		return err;
-	err = changes_take(sums, span, &both);
-	/* Where it is known as a whole, roundings of stacks do not add up. */
-	if (!err && both.allocated_known)
-		sums->total.freed = (struct amount){
-			gone(sums->allocated.size, both.total_size, both.old_total_size),
-			gone(sums->allocated.count, both.total_count, both.old_total_count)};
-	statistics_free(&both);
-	return err;
+	stops->young = last->peak;
+	stops->young_count = 0;
+	qsort(stops->young->traces, stops->young->trace_count, sizeof(*stops->young->traces),
+	      age_compare);
+	return 0;
 }
 
-/* What is alive in a snapshot, into a member of each stack's figures at that offset. */
-static int alive_take(struct span_sums *sums, const struct snapshot *snapshot,
-		      const struct filters *filters, size_t member, struct amount *total)
+/* What is alive of the range, with ages, is in stops->young_table then. 0, -errno. */
+static int young_read(const struct recording_span *span)
 {
-	const struct statistics_opts opts = {.by = GROUP_TRACEBACK, .filters = filters};
-	struct statistics alive;
-	int err = statistics_compute(snapshot, &opts, &alive);
+	const struct ages ages = ages_of(&span->from_at, &span->to_at);
+	struct stops *stops = span->stops;
+	int err = stops->young ? 0 : young_open(stops);
 
 	if (err)
 		return err;
-	*total = (struct amount){alive.total_size, alive.total_count};
-	for (size_t i = 0; !err && i < alive.count; i++) {
-		const struct statistic *entry = &alive.entries[i];
-		struct span_figures *figures;
-
-		err = figures_find(sums, entry, &figures);
-		if (!err)
-			*(struct amount *)((char *)figures + member) =
-				(struct amount){entry->size, entry->count};
-	}
-	statistics_free(&alive);
-	return err;
+	struct snapshot added = *stops->young;
+	size_t count = stops->young_count;
+	while (count < added.trace_count && ages_want(&ages, added.traces[count].age, 0))
+		count++;
+	added.traces += stops->young_count;
+	added.trace_count = count - stops->young_count;
+	stops->young_count = count;
+	return table_add(stops, &added, &own, &stops->young_table);
 }
 
-static void amount_add(struct amount *sum, const struct amount *amount)
+static struct span_figures figures_of(const struct recording_span *span,
+				      const struct span_sums *sums, size_t number)
 {
-	sum->size += amount->size;
-	sum->count += amount->count;
+	struct stack_sums now = sums_of(&span->to->own, number),
+			  before = sums_of(&span->from->own, number);
+	struct amount allocated = amount_more(&now.allocated, &before.allocated);
+
+	return (struct span_figures){
+		.alive = span->to->ages_known ? sums_of(&span->stops->young_table, number).alive
+					      : amount_more(&now.alive, &before.alive),
+		.freed = sums->allocated_known ? amount_gone(&allocated, &now.alive, &before.alive)
+					       : amount_more(&before.alive, &now.alive),
+		.peak = sums_of(&span->peak->peak_table, number).alive};
 }
 
+/* 0, -errno; the caller frees sums->stacks in either case. */
 static int sums_make(struct span_sums *sums, const struct recording_span *span)
 {
-	int err = ends_take(sums, span)
-			  ?: alive_take(sums, span->peak, NULL, offsetof(struct span_figures, peak),
-					&sums->peak);
+	const struct stop *from = span->from, *to = span->to;
+	int err = to->ages_known ? young_read(span) : 0;
 
-	if (!err && span->young)
-		err = alive_take(sums, span->young, &own, offsetof(struct span_figures, alive),
-				 &sums->total.alive);
-	for (size_t i = 0; !err && i < sums->list.count; i++) {
-		if (!span->young)
-			amount_add(&sums->total.alive, &sums->stacks[i].alive);
-		if (!sums->allocated_known)
-			amount_add(&sums->total.freed, &sums->stacks[i].freed);
+	*sums = (struct span_sums){
+		.count = span->stops->list.count,
+		.stacks = array_new(span->stops->list.count + 1, sizeof(*sums->stacks)),
+		.allocated = amount_more(&to->total.allocated, &from->total.allocated),
+		.allocated_known = to->own.allocated_known && from->own.allocated_known};
+	err = err ?: sums->stacks ? 0 : -ENOMEM;
+	for (size_t i = 0; !err && i < sums->count; i++) {
+		struct span_figures *stack = &sums->stacks[i], *total = &sums->total;
+
+		*stack = figures_of(span, sums, i);
+		amount_add(&total->alive, stack->alive.size, stack->alive.count);
+		amount_add(&total->freed, stack->freed.size, stack->freed.count);
 	}
+	/* Where they are known as a whole, roundings of stacks do not add up. */
+	if (to->ages_known)
+		sums->total.alive = span->stops->young_table.total.alive;
+	if (sums->allocated_known)
+		sums->total.freed =
+			amount_gone(&sums->allocated, &to->own.total.alive, &from->own.total.alive);
 	return err;
 }
 
@@ -269,7 +405,8 @@ static void moment_json(struct json *json, const char *key, const struct recordi
 }
 
 /* is_least: it is a lower bound. */
-static void part_json(struct json *json, const char *key, const struct amount *amount, int is_least)
+static void part_json(struct json *json, const char *key, const struct amount *amount,
+		      bool is_least)
 {
 	json_open(json, key, '{');
 	amount_json(json, amount);
@@ -280,24 +417,24 @@ static void part_json(struct json *json, const char *key, const struct amount *a
 static void head_json(struct json *json, const struct recording_span *span,
 		      const struct span_sums *sums)
 {
-	const struct snapshot_meta *from = &span->from->meta, *to = &span->to->meta;
+	const struct stop *from = span->from, *to = span->to;
 
 	json_unsigned(json, "snapshots", span->count);
-	moment_json(json, "from", &span->from_at, &sums->from);
-	moment_json(json, "to", &span->to_at, &sums->to);
-	moment_json(json, "peak", &span->peak_at, &sums->peak);
+	moment_json(json, "from", &span->from_at, &from->total.alive);
+	moment_json(json, "to", &span->to_at, &to->total.alive);
+	moment_json(json, "peak", &span->peak_at, &span->peak->peak_table.total.alive);
 	/* A peak since the attach that rose was in the range, maybe between two snapshots. */
-	if (!span->to->process_count && to->peak_bytes > from->peak_bytes && from->peak_bytes)
-		json_unsigned(json, "peak_between", to->peak_bytes);
+	if (from->attach_peak && to->attach_peak > from->attach_peak)
+		json_unsigned(json, "peak_between", to->attach_peak);
 	else
 		json_none(json, "peak_between");
-	part_json(json, "alive", &sums->total.alive, !span->young);
+	part_json(json, "alive", &sums->total.alive, !to->ages_known);
 	part_json(json, "freed", &sums->total.freed, !sums->allocated_known);
 	if (sums->allocated_known)
-		part_json(json, "allocated", &sums->allocated, 0);
+		part_json(json, "allocated", &sums->allocated, false);
 	else
 		json_none(json, "allocated");
-	json_bool(json, "estimated", sums->is_estimate);
+	json_bool(json, "estimated", from->own.is_estimate || to->own.is_estimate);
 	json_bool(json, "emptied", to->emptied > from->emptied);
 }
 
@@ -313,24 +450,29 @@ static int ranked_compare(const void *a, const void *b)
 	return CMP(second->weight, first->weight) ?: CMP(first->number, second->number);
 }
 
-/* The numbers of the stacks, those with the highest figures first. NULL: -ENOMEM. Caller frees. */
-static uint32_t *stacks_rank(const struct span_sums *sums)
+/*
+ * The numbers of the stacks that have figures, those with the highest first. NULL: -ENOMEM. Caller
+ * frees.
+ */
+static uint32_t *stacks_rank(const struct span_sums *sums, size_t *count)
 {
-	size_t count = sums->list.count;
-	struct stack_rank *ranked = calloc(count + 1, sizeof(*ranked));
-	uint32_t *numbers = calloc(count + 1, sizeof(*numbers));
+	struct stack_rank *ranked = array_new(sums->count + 1, sizeof(*ranked));
+	uint32_t *numbers = array_new(sums->count + 1, sizeof(*numbers));
 
-	for (size_t i = 0; ranked && i < count; i++) {
+	*count = 0;
+	for (size_t i = 0; ranked && i < sums->count; i++) {
 		const struct span_figures *figures = &sums->stacks[i];
 		uint64_t most = figures->alive.size > figures->freed.size ? figures->alive.size
 									  : figures->freed.size;
 
-		ranked[i] = (struct stack_rank){
-			figures->peak.size > most ? figures->peak.size : most, (uint32_t)i};
+		most = figures->peak.size > most ? figures->peak.size : most;
+		/* Blocks of 0 bytes count. */
+		if (most || figures->peak.count || figures->alive.count || figures->freed.count)
+			ranked[(*count)++] = (struct stack_rank){most, (uint32_t)i};
 	}
 	if (ranked && numbers) {
-		qsort(ranked, count, sizeof(*ranked), ranked_compare);
-		for (size_t i = 0; i < count; i++)
+		qsort(ranked, *count, sizeof(*ranked), ranked_compare);
+		for (size_t i = 0; i < *count; i++)
 			numbers[i] = ranked[i].number;
 	} else {
 		free(numbers);
@@ -360,25 +502,21 @@ static void figures_json(struct json *json, const struct span_sums *sums, const 
 int recording_span_json(struct json *json, const struct recording_span *span, size_t stacks_max)
 {
 	struct span_sums sums = {0};
-	uint32_t *numbers = NULL;
-	int err = stack_list_init(&sums.list) ?: sums_make(&sums, span);
+	size_t all = 0;
+	int err = sums_make(&sums, span);
+	_cleanup_free_ uint32_t *numbers = err ? NULL : stacks_rank(&sums, &all);
 
+	err = err ?: numbers ? 0 : -ENOMEM;
 	if (!err) {
-		numbers = stacks_rank(&sums);
-		err = numbers ? 0 : -ENOMEM;
-	}
-	if (!err) {
-		size_t count = sums.list.count < stacks_max ? sums.list.count : stacks_max;
+		size_t count = lesser(all, stacks_max);
 
 		json_open(json, NULL, '{');
 		head_json(json, span, &sums);
-		stack_list_json(json, &sums.list, numbers, count);
+		err = stack_list_json(json, &span->stops->list, numbers, count);
 		figures_json(json, &sums, numbers, count);
-		json_unsigned(json, "stacks_left_out", sums.list.count - count);
+		json_unsigned(json, "stacks_left_out", all - count);
 		json_end(json);
 	}
-	free(numbers);
 	free(sums.stacks);
-	stack_list_free(&sums.list);
 	return err;
 }

@@ -13,26 +13,31 @@
 #include "report/recording/recording.h"
 
 struct json;
+struct stop;
+struct stops;
 
 struct recording_span {
 	size_t count; /* snapshots in it, both ends included */
-	struct recording_moment from_at, to_at, peak_at;
 	/* peak: the one with the highest total, the first of several, as of recording_load() */
-	struct snapshot *from, *to, *peak;
-	struct snapshot *young; /* of to: what was allocated in the range; NULL: no ages */
-	uint64_t peak_bytes;
+	struct recording_moment from_at, to_at, peak_at;
+	const struct stop *from, *to, *peak;
+	struct stops *stops;
 };
 
+/* Takes a range, which is borrowed during the call. 0, or an error, which ends the reading. */
+typedef int (*recording_span_fn)(const struct recording_span *span, void *context);
+
 /*
- * Reads it, from a file that was just opened. first, last: numbers of snapshots. 0; -EINVAL
- * (error_set): it ends before it begins; -ERANGE (error_set): there is no such snapshot; otherwise
- * as recording_load(). recording_span_free() releases.
+ * Reads a file that was just opened, once, and passes on each range between two of the snapshots
+ * with these numbers, which ascend: also those that begin and end with the same one; of those with
+ * one end, short ones first. The figures of their stacks are in memory. 0; -ERANGE (error_set): there is no such snapshot; what take()
+ * returns; otherwise as recording_load().
  */
-int recording_span_load(struct infile *file, size_t first, size_t last, struct recording_span *out);
-void recording_span_free(struct recording_span *span); /* also valid when zero-initialised */
+int recording_spans_read(struct infile *file, const size_t *numbers, size_t count,
+			 recording_span_fn take, void *context);
 
 /*
  * Its figures as one object of JSON (docs/json.md, serve), with at most that many stacks, those
- * with the highest figures. 0, errors of statistics_compute().
+ * with the highest figures. 0, errors of recording_snapshot() and statistics_compute().
  */
 int recording_span_json(struct json *json, const struct recording_span *span, size_t stacks_max);

@@ -108,30 +108,67 @@ int stack_list_find(struct stack_list *list, const struct snapshot *snapshot, ui
 	return 0;
 }
 
-static void numbers_json(struct json *json, const char *key, const uint32_t *numbers, size_t count)
+/* What is written of a list, in the order in which it is met. */
+struct kept {
+	uint32_t *numbers; /* of each of the list, from 1; 0: it is not written */
+	uint32_t *order;
+	uint32_t count;
+};
+
+static int kept_new(struct kept *kept, size_t all)
 {
-	json_open(json, key, '[');
-	for (size_t i = 0; i < count; i++)
-		json_unsigned(json, NULL, numbers[i]);
+	*kept = (struct kept){array_new(all + 1, sizeof(uint32_t)),
+			      array_new(all + 1, sizeof(uint32_t)), 0};
+	return kept->numbers && kept->order ? 0 : -ENOMEM;
+}
+
+static void kept_free(struct kept *kept)
+{
+	free(kept->numbers);
+	free(kept->order);
+}
+
+static uint32_t kept_number(struct kept *kept, uint32_t of)
+{
+	if (!kept->numbers[of]) {
+		kept->order[kept->count++] = of;
+		kept->numbers[of] = kept->count;
+	}
+	return kept->numbers[of] - 1;
+}
+
+/* Only the strings and the frames of these stacks. */
+static void kept_json(struct json *json, const struct stack_list *list, struct kept *strings,
+		      struct kept *frames)
+{
+	const uint32_t *parts = (const uint32_t *)list->frames.data;
+
+	json_open(json, "frames", '[');
+	for (uint32_t i = 0; i < frames->count; i++) {
+		const uint32_t *frame = parts + (size_t)FRAME_PARTS * frames->order[i];
+
+		json_unsigned(json, NULL, kept_number(strings, frame[0]));
+		json_unsigned(json, NULL, kept_number(strings, frame[1]));
+		json_unsigned(json, NULL, frame[2]);
+	}
+	json_close(json, ']');
+	json_open(json, "strings", '[');
+	for (uint32_t i = 0; i < strings->count; i++)
+		json_text(json, NULL, strings_get(list->names, strings->order[i]));
 	json_close(json, ']');
 }
 
-void stack_list_json(struct json *json, const struct stack_list *list, const uint32_t *numbers,
-		     size_t count)
+static void stacks_json(struct json *json, const struct stack_list *list, const uint32_t *numbers,
+			size_t count, struct kept *frames)
 {
 	const uint32_t *ids = (const uint32_t *)list->ids.data;
 	size_t start = 0;
 
-	json_open(json, "strings", '[');
-	for (uint32_t i = 0; i < strings_count(list->names); i++)
-		json_text(json, NULL, strings_get(list->names, i));
-	json_close(json, ']');
-	numbers_json(json, "frames", (const uint32_t *)list->frames.data,
-		     list->frames.size / sizeof(uint32_t));
 	json_open(json, "stacks", '[');
 	for (size_t i = 0; i < count; i++)
 		for (uint32_t j = 0; j < list->items[numbers[i]].nframe; j++)
-			json_unsigned(json, NULL, ids[list->items[numbers[i]].first + j]);
+			json_unsigned(json, NULL,
+				      kept_number(frames, ids[list->items[numbers[i]].first + j]));
 	json_close(json, ']');
 	json_open(json, "starts", '[');
 	for (size_t i = 0; i < count; start += list->items[numbers[i++]].nframe)
@@ -143,4 +180,20 @@ void stack_list_json(struct json *json, const struct stack_list *list, const uin
 		if (list->items[numbers[i]].is_cut)
 			json_unsigned(json, NULL, i);
 	json_close(json, ']');
+}
+
+int stack_list_json(struct json *json, const struct stack_list *list, const uint32_t *numbers,
+		    size_t count)
+{
+	struct kept strings, frames;
+	int err = kept_new(&strings, strings_count(list->names));
+
+	err = kept_new(&frames, list->frames.size / sizeof(uint32_t) / FRAME_PARTS) ?: err;
+	if (!err) {
+		stacks_json(json, list, numbers, count, &frames);
+		kept_json(json, list, &strings, &frames);
+	}
+	kept_free(&strings);
+	kept_free(&frames);
+	return err;
 }

@@ -26,7 +26,7 @@ int stack_list_find(struct stack_list *list, const struct snapshot *snapshot, ui
 /*
  * The members "strings", "frames" {file, function, line}, "stacks", "starts" (one more than there
  * are stacks) and "cut" (those whose oldest frames were not kept), of the stacks with these
- * numbers; as in the page of export --format html.
+ * numbers; as in the page of export --format html. 0, -ENOMEM.
  */
-void stack_list_json(struct json *json, const struct stack_list *list, const uint32_t *numbers,
-		     size_t count);
+int stack_list_json(struct json *json, const struct stack_list *list, const uint32_t *numbers,
+		    size_t count);

@@ -55,16 +55,12 @@ static uint64_t gained(unsigned int first, unsigned int last, int sign)
 	return sum;
 }
 
-static int span_read(const char *path, size_t first, size_t last, struct recording_span *span)
-{
-	struct infile file;
-	int err = infile_open(&file, path);
-
-	assert_int_equal(err, 0);
-	err = recording_span_load(&file, first, last, span);
-	infile_close(&file);
-	return err;
-}
+/* The answer for a range, by itself. */
+struct asked {
+	size_t first, last, most;
+	json_t *root;
+	size_t calls, count;
+};
 
 static json_t *span_json(const struct recording_span *span, size_t most)
 {
@@ -80,46 +76,105 @@ static json_t *span_json(const struct recording_span *span, size_t most)
 	return root;
 }
 
+static int span_take(const struct recording_span *span, void *context)
+{
+	struct asked *asked = context;
+
+	asked->calls++;
+	if (span->from_at.index != asked->first || span->to_at.index != asked->last)
+		return 0;
+	assert_null(asked->root);
+	asked->root = span_json(span, asked->most);
+	asked->count = span->count;
+	return 0;
+}
+
+static int span_read(const char *path, struct asked *asked)
+{
+	const size_t ends[] = {asked->first, asked->last};
+	struct infile file;
+	int err = infile_open(&file, path);
+
+	assert_int_equal(err, 0);
+	err = recording_spans_read(&file, ends, ends[0] == ends[1] ? 1 : 2, span_take, asked);
+	infile_close(&file);
+	return err;
+}
+
 static uint64_t number(const json_t *root, const char *part, const char *figure)
 {
 	return (uint64_t)json_integer_value(json_object_get(json_object_get(root, part), figure));
 }
 
-/* Each range has the figures of its ends, and the highest moment between them. */
+/* A range has the figures of its ends, and the highest moment between them. */
+static void range_check(const json_t *root, size_t count, unsigned int first, unsigned int last)
+{
+	unsigned int peak = first;
+
+	for (unsigned int at = first; at <= last; at++)
+		peak = total(at) > total(peak) ? at : peak;
+	assert_int_equal(count, last - first + 1);
+	assert_int_equal(number(root, "from", "size"), total(first));
+	assert_int_equal(number(root, "to", "size"), total(last));
+	assert_int_equal(number(root, "peak", "snapshot"), peak);
+	assert_int_equal(number(root, "peak", "size"), total(peak));
+	assert_int_equal(number(root, "alive", "size"), gained(first, last, 1));
+	assert_int_equal(number(root, "freed", "size"), gained(first, last, -1));
+	assert_true(json_is_null(json_object_get(root, "allocated")));
+	assert_int_equal(json_integer_value(json_object_get(root, "stacks_left_out")), 0);
+}
+
 static void test_ranges(void **state)
 {
 	struct place *place = *state;
 	struct recording_made made;
-	struct recording_span span;
 
 	assert_int_equal(recording_make(place->path, counts, LINES, COUNT, &made), 0);
 	for (unsigned int first = 0; first < COUNT; first++)
 		for (unsigned int last = first; last < COUNT; last++) {
-			unsigned int peak = first;
+			struct asked asked = {.first = first, .last = last, .most = STACKS};
 
-			for (unsigned int at = first; at <= last; at++)
-				peak = total(at) > total(peak) ? at : peak;
-			assert_int_equal(span_read(place->path, first, last, &span), 0);
-			assert_int_equal(span.count, last - first + 1);
-			json_t *root = span_json(&span, STACKS);
-			assert_int_equal(number(root, "from", "size"), total(first));
-			assert_int_equal(number(root, "to", "size"), total(last));
-			assert_int_equal(number(root, "peak", "snapshot"), peak);
-			assert_int_equal(number(root, "peak", "size"), total(peak));
-			assert_int_equal(number(root, "alive", "size"), gained(first, last, 1));
-			assert_int_equal(number(root, "freed", "size"), gained(first, last, -1));
-			assert_true(json_is_null(json_object_get(root, "allocated")));
-			assert_int_equal(
-				json_integer_value(json_object_get(root, "stacks_left_out")), 0);
-			json_decref(root);
-			recording_span_free(&span);
+			assert_int_equal(span_read(place->path, &asked), 0);
+			assert_int_equal(asked.calls, first == last ? 1 : 3);
+			range_check(asked.root, asked.count, first, last);
+			json_decref(asked.root);
 		}
-	assert_int_equal(span_read(place->path, 3, 2, &span), -EINVAL);
-	assert_int_equal(span_read(place->path, 0, COUNT, &span), -ERANGE);
+	assert_int_equal(span_read(place->path, &(struct asked){.last = COUNT}), -ERANGE);
 	assert_int_equal(truncate(place->path, made.ends[3] - 1), 0);
-	assert_int_equal(span_read(place->path, 0, 2, &span), 0);
-	recording_span_free(&span);
-	assert_int_equal(span_read(place->path, 0, 3, &span), -ERANGE);
+	struct asked cut = {.last = 2, .most = STACKS};
+	assert_int_equal(span_read(place->path, &cut), 0);
+	json_decref(cut.root);
+	assert_int_equal(span_read(place->path, &(struct asked){.last = 3}), -ERANGE);
+}
+
+static int each_check(const struct recording_span *span, void *context)
+{
+	json_t *root = span_json(span, STACKS);
+
+	range_check(root, span->count, (unsigned int)span->from_at.index,
+		    (unsigned int)span->to_at.index);
+	json_decref(root);
+	return ++*(int *)context == 100 ? -ECANCELED : 0;
+}
+
+/* Those between several snapshots are the same, by one reading; an error ends it. */
+static void test_each(void **state)
+{
+	const size_t numbers[] = {0, 2, 3, 5};
+	struct place *place = *state;
+	struct recording_made made;
+	struct infile file;
+
+	assert_int_equal(recording_make(place->path, counts, LINES, COUNT, &made), 0);
+	for (int before = 0; before < 100; before += 91) {
+		int calls = before;
+
+		assert_int_equal(infile_open(&file, place->path), 0);
+		assert_int_equal(recording_spans_read(&file, numbers, 4, each_check, &calls),
+				 before ? -ECANCELED : 0);
+		assert_int_equal(calls, before ? 100 : 10);
+		infile_close(&file);
+	}
 }
 
 /* A stack has one number in all snapshots; those with the highest figures stay. */
@@ -127,20 +182,20 @@ static void test_stacks(void **state)
 {
 	struct place *place = *state;
 	struct recording_made made;
-	struct recording_span span;
 
 	assert_int_equal(recording_make(place->path, counts, LINES, COUNT, &made), 0);
-	assert_int_equal(span_read(place->path, 0, COUNT - 1, &span), 0);
 	for (size_t most = 0; most <= LINES; most++) {
-		json_t *root = span_json(&span, most);
-		const json_t *starts = json_object_get(root, "starts"),
-			     *figures = json_object_get(root, "figures");
+		struct asked asked = {.last = COUNT - 1, .most = most};
+
+		assert_int_equal(span_read(place->path, &asked), 0);
+		const json_t *starts = json_object_get(asked.root, "starts"),
+			     *figures = json_object_get(asked.root, "figures");
 
 		assert_int_equal(json_array_size(starts), most + 1);
 		assert_int_equal(json_array_size(figures), 6 * most);
-		assert_int_equal(json_array_size(json_object_get(root, "stacks")),
+		assert_int_equal(json_array_size(json_object_get(asked.root, "stacks")),
 				 RECORDING_FRAMES * most);
-		assert_int_equal(json_integer_value(json_object_get(root, "stacks_left_out")),
+		assert_int_equal(json_integer_value(json_object_get(asked.root, "stacks_left_out")),
 				 LINES - most);
 		/* Line 3 at the peak is the highest figure of all: its bytes and blocks. */
 		if (most) {
@@ -148,15 +203,15 @@ static void test_stacks(void **state)
 					 90 * size_of(3));
 			assert_int_equal(json_integer_value(json_array_get(figures, 5)), 90);
 		}
-		json_decref(root);
+		json_decref(asked.root);
 	}
-	recording_span_free(&span);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_ranges, place_setup, place_teardown),
+		cmocka_unit_test_setup_teardown(test_each, place_setup, place_teardown),
 		cmocka_unit_test_setup_teardown(test_stacks, place_setup, place_teardown),
 	};
 

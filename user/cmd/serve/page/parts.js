@@ -58,7 +58,8 @@ async function keptRead(packed) {
 // The answer to a question; an Error with what the server says.
 async function ask(path, choice = {}) {
 	if (kept) {
-		const answer = kept.get([path, choice.key ?? choice.of ?? choice.address ?? choice.what ?? choice.q].join(" "));
+		const about = Object.entries(choice).filter(([name]) => name !== "source" && name !== "top");
+		const answer = kept.get(path + " " + about.map(([, value]) => value).join(" "));
 		if (!answer) throw new Error(cutText());
 		return JSON.parse(answer);
 	}

@@ -23,7 +23,7 @@ function status(text, failed) {
 }
 
 function reports() {
-	const pages = sources.filter((one) => one.kind !== "heap");
+	const pages = kept ? [] : sources.filter((one) => one.kind !== "heap");
 	return pages.length ? [make("h2", {}, "Reports"), make("ul", {}, pages.map((one) => make("li", {},
 		make("a", { href: "/report?source=" + one.source }, one.file),
 		one.kind === "recording" ? ", its last snapshot" : "")))] : [];
@@ -34,6 +34,7 @@ function time(choice) {
 		name: sources.find((one) => one.source === source).file,
 		series: () => ask("time/series", { source }),
 		range: (first, last) => ask("time/range", { source, first, last }),
+		stops: kept?.about.stops,
 	};
 	return timeNodes(answers, choice, (range) => history.replaceState(null, "", place("time", range)));
 }

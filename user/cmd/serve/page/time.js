@@ -1,6 +1,7 @@
 // A recording over time: charts with a range between two handles, and what was allocated and freed
 // in it. Answers come from two functions, which a server or the page itself may have:
-// series() as tracer timeline prints it, range(first, last) of two snapshots by their numbers.
+// series() as tracer timeline prints it, range(first, last) of two snapshots by their numbers. stops:
+// the numbers of those that have ranges; all of the series if it is left out.
 
 const CHART_WIDTH = 1000, CHART_HEIGHT = 100, CHART_LINES = 5, RANGE_ROWS = 500, RANGE_WAIT_MS = 200;
 // Of a stack's figures: where its bytes are, then its blocks.
@@ -51,11 +52,9 @@ class TimeView {
 	constructor(series, data, choice, keep) {
 		Object.assign(this, { series, data, keep });
 		const { times, numbers } = series, last = numbers.length - 1;
-		const near = (number, other) => {
-			const index = number === undefined ? other : numbers.findIndex((one) => one >= Number(number));
-			return index < 0 ? other : index;
-		};
-		this.ends = [near(choice.first, 0), near(choice.last, last)];
+		this.stops = (data.stops ?? numbers).map((number) => numbers.indexOf(number));
+		const near = (number, other) => this.stops.find((index) => numbers[index] >= Number(number)) ?? other;
+		this.ends = [near(choice.first, 0), near(choice.last, last)]; // indices of times
 		if (this.ends[0] > this.ends[1]) this.ends.reverse();
 		this.turn = 0;
 		this.begin = times[0];
@@ -133,12 +132,12 @@ class TimeView {
 	}
 
 	key(event, end) {
-		const last = this.series.times.length - 1, page = Math.max(1, Math.round(last / 10));
+		const last = this.stops.length - 1, page = Math.max(1, Math.round(last / 10));
 		const step = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1, PageDown: -page, PageUp: page,
 			Home: -last, End: last }[event.key];
 		if (step === undefined || event.ctrlKey || event.altKey || event.metaKey) return;
 		event.preventDefault();
-		this.move(end, this.ends[end] + step);
+		this.move(end, this.stops[Math.min(Math.max(this.stops.indexOf(this.ends[end]) + step, 0), last)]);
 	}
 
 	// Neither handle passes the other.
@@ -175,10 +174,8 @@ class TimeView {
 	nearest(event, track) {
 		const box = track.getBoundingClientRect(), { times } = this.series;
 		const percent = 100 * (event.clientX - box.left) / box.width;
-		let best = 0;
-		for (let i = 1; i < times.length; i++)
-			if (Math.abs(this.at(times[i]) - percent) < Math.abs(this.at(times[best]) - percent)) best = i;
-		return best;
+		const far = (index) => Math.abs(this.at(times[index]) - percent);
+		return this.stops.reduce((best, index) => (far(index) < far(best) ? index : best));
 	}
 
 	place() {
@@ -229,7 +226,7 @@ class TimeView {
 		if (alive.least) notes.push("How old blocks are is not in this recording (--ages): of what was allocated here and is alive at the end, what each stack has gained is shown.");
 		if (freed.least) notes.push("What was allocated is not counted in this recording: of what was freed, what each stack has lost is shown.");
 		if (answer.stacks_left_out) notes.push("The graph and the table lack " + many(answer.stacks_left_out, "stack", "stacks") + " with the lowest figures.");
-		if (from.snapshot === to.snapshot) notes.push("Both ends are one snapshot: nothing happens between them.");
+		if (from.snapshot === to.snapshot) notes.push("Both ends are one snapshot: nothing happens between them; highest is what was alive then.");
 		return [make("h3", {}, "In this range"), facts([["Allocated, alive at its end", partText(alive)], ["Freed", partText(freed)],
 			["Allocated", allocated ? partText(allocated) : undefined],
 			["Highest", sizeText(peak.size) + " at " + spanText(peak.time) + ", of " + many(answer.snapshots, "snapshot", "snapshots")
@@ -298,7 +295,8 @@ async function timeNodes(data, choice, keep) {
 	const series = await data.series(), view = new TimeView(series, data, choice, keep);
 	const shown_count = series.numbers.length, last = series.times[shown_count - 1];
 	const notes = [];
-	if (shown_count < series.snapshots) notes.push("The charts show " + countText(shown_count) + " of them, evenly spread, where the handles can rest; the highest moment of a range is of all of them.");
+	if (shown_count < series.snapshots) notes.push("The charts show " + countText(shown_count) + " of them, evenly spread" + (data.stops ? "" : ", where the handles can rest") + "; the highest moment of a range is of all of them.");
+	if (view.stops.length < shown_count) notes.push("This file has the ranges between " + countText(view.stops.length) + " of them, where the handles rest: tracer serve " + data.name + " has all.");
 	if (series.snapshots === 1) notes.push("With one snapshot there is nothing to compare.");
 	if (series.damage) notes.push(series.damage + ".");
 	if (series.estimated) notes.push("Figures are estimates.");
