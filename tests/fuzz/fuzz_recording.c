@@ -5,6 +5,7 @@
  * PACK are packed against the ones before.
  */
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <zlib.h>
@@ -12,8 +13,10 @@
 
 #include "report/recording/record_file.h"
 #include "report/recording/recording.h"
+#include "report/recording/span.h"
 #include "snapshot_use.h"
 #include "util/buffer.h"
+#include "util/json.h"
 
 #define SECOND 1000000000ull
 
@@ -21,6 +24,25 @@
 #define PACK 0x80
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static int span_use(const struct recording_span *span, void *out)
+{
+	struct json json = {.out = out};
+
+	return recording_span_json(&json, span, 5);
+}
+
+static void spans_use(unsigned char *data, size_t size)
+{
+	const size_t numbers[] = {0, 1, 3};
+	struct infile file = infile_memory(data, size);
+	FILE *out = fopen("/dev/null", "w");
+
+	if (!out)
+		abort();
+	recording_spans_read(&file, numbers, 3, span_use, out);
+	fclose(out);
+}
 
 static void file_use(unsigned char *data, size_t size)
 {
@@ -45,6 +67,7 @@ static void file_use(unsigned char *data, size_t size)
 	if (!more && infile_offset(&file) < size && !recording_damage(recording)[0])
 		abort();
 	recording_free(recording);
+	spans_use(data, size);
 }
 
 static void append(struct buffer *out, const void *data, size_t size)

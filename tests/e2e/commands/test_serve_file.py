@@ -60,7 +60,8 @@ def test_views(export, run_tracer, dump):  # noqa: F811
     path, said = export(dump)
     objects = ask(run_tracer, dump)["total"]["count"]
     assert said == (
-        "tracer: %s: it has all of %d objects; tracer serve also answers queries\n" % (path, objects)
+        "tracer: %s: it has all of %d objects; tracer serve also answers queries\n"
+        % (path, objects)
     )
     assert os.path.getsize(path) < MOST and os.stat(path).st_mode & 0o777 == 0o600
     with FilePage(path) as browser:
@@ -116,7 +117,9 @@ def test_hostile(export, dump):  # noqa: F811
     assert text.count("<script") == 2 and "hacked" not in text
     with FilePage(path) as browser:
         browser.go("#types")
-        browser.run("[...document.querySelectorAll('td a')].find(a => a.textContent.includes('<')).click()")
+        browser.run(
+            "[...document.querySelectorAll('td a')].find(a => a.textContent.includes('<')).click()"
+        )
         browser.true("document.querySelectorAll('main tbody tr').length >= 10")
         assert "</script><script>document.title='hacked'</script>" in browser.text("main")
         assert "\\u202e" in browser.text("main") and "\u202e" not in browser.text("main")
@@ -131,7 +134,7 @@ def test_hostile(export, dump):  # noqa: F811
         browser.quiet()
 
 
-@pytest.mark.parametrize("width", (360, 1200))
+@pytest.mark.parametrize("width", (360, pytest.param(1200, marks=pytest.mark.long)))
 def test_axe(export, dump, axe, width):  # noqa: F811
     with FilePage(export(dump)[0], width=width) as browser:
         places_axe(browser)

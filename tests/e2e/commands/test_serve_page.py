@@ -347,7 +347,7 @@ def places_axe(browser):
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize("width", (360, 1200))
+@pytest.mark.parametrize("width", (360, pytest.param(1200, marks=pytest.mark.long)))
 def test_axe(page, axe, width):
     with Page(page, width=width) as browser:
         places_axe(browser)
