@@ -420,7 +420,8 @@ int cli_export(int argc, char **argv)
 		       "of it for html, else the snapshot in it; a recording: its last "
 		       "snapshot, or that of a time (FILE@TIME), but for html, without a time or "
 		       "an option that chooses a part, all of it over time; or, for html, a dump "
-		       "of a heap: then the page has what retains most of it. OLDER is a snapshot to compare with (html).",
+		       "of a heap: then the page has what retains most of it. OLDER is a "
+		       "snapshot to compare with (html).",
 		.children = export_children,
 		.help_filter = help_filter,
 	};

@@ -156,8 +156,9 @@ struct snapshot snapshot_of_process(const struct snapshot *snapshot, size_t inde
 	one.meta.layers = 0;
 	for (size_t i = SNAPSHOT_EXTRA_FIRST; i < SNAPSHOT_LAYERS; i++)
 		one.layers[i] = process_part(&snapshot->layers[i], index);
-	one.traces += *first;
 	one.trace_count = end - *first;
+	if (one.trace_count)
+		one.traces += *first;
 	*first = end;
 	/* The process's first layer may differ from the merged snapshot's. */
 	if (one.meta.layer != snapshot->meta.layer)

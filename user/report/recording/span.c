@@ -320,8 +320,9 @@ static int young_open(struct stops *stops)
 		return err;
 	stops->young = last->peak;
 	stops->young_count = 0;
-	qsort(stops->young->traces, stops->young->trace_count, sizeof(*stops->young->traces),
-	      age_compare);
+	if (stops->young->trace_count)
+		qsort(stops->young->traces, stops->young->trace_count,
+		      sizeof(*stops->young->traces), age_compare);
 	return 0;
 }
 
@@ -338,6 +339,8 @@ static int young_read(const struct recording_span *span)
 	size_t count = stops->young_count;
 	while (count < added.trace_count && ages_want(&ages, added.traces[count].age, 0))
 		count++;
+	if (count == stops->young_count)
+		return 0;
 	added.traces += stops->young_count;
 	added.trace_count = count - stops->young_count;
 	stops->young_count = count;

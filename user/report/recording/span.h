@@ -30,8 +30,8 @@ typedef int (*recording_span_fn)(const struct recording_span *span, void *contex
 /*
  * Reads a file that was just opened, once, and passes on each range between two of the snapshots
  * with these numbers, which ascend: also those that begin and end with the same one; of those with
- * one end, short ones first. The figures of their stacks are in memory. 0; -ERANGE (error_set): there is no such snapshot; what take()
- * returns; otherwise as recording_load().
+ * one end, short ones first. The figures of their stacks are in memory. 0; -ERANGE (error_set):
+ * there is no such snapshot; what take() returns; otherwise as recording_load().
  */
 int recording_spans_read(struct infile *file, const size_t *numbers, size_t count,
 			 recording_span_fn take, void *context);

@@ -109,37 +109,37 @@ int stack_list_find(struct stack_list *list, const struct snapshot *snapshot, ui
 }
 
 /* What is written of a list, in the order in which it is met. */
-struct kept {
+struct written {
 	uint32_t *numbers; /* of each of the list, from 1; 0: it is not written */
 	uint32_t *order;
 	uint32_t count;
 };
 
-static int kept_new(struct kept *kept, size_t all)
+static int written_new(struct written *written, size_t all)
 {
-	*kept = (struct kept){array_new(all + 1, sizeof(uint32_t)),
-			      array_new(all + 1, sizeof(uint32_t)), 0};
-	return kept->numbers && kept->order ? 0 : -ENOMEM;
+	*written = (struct written){array_new(all + 1, sizeof(uint32_t)),
+				    array_new(all + 1, sizeof(uint32_t)), 0};
+	return written->numbers && written->order ? 0 : -ENOMEM;
 }
 
-static void kept_free(struct kept *kept)
+static void written_free(struct written *written)
 {
-	free(kept->numbers);
-	free(kept->order);
+	free(written->numbers);
+	free(written->order);
 }
 
-static uint32_t kept_number(struct kept *kept, uint32_t of)
+static uint32_t written_number(struct written *written, uint32_t of)
 {
-	if (!kept->numbers[of]) {
-		kept->order[kept->count++] = of;
-		kept->numbers[of] = kept->count;
+	if (!written->numbers[of]) {
+		written->order[written->count++] = of;
+		written->numbers[of] = written->count;
 	}
-	return kept->numbers[of] - 1;
+	return written->numbers[of] - 1;
 }
 
 /* Only the strings and the frames of these stacks. */
-static void kept_json(struct json *json, const struct stack_list *list, struct kept *strings,
-		      struct kept *frames)
+static void written_json(struct json *json, const struct stack_list *list, struct written *strings,
+			 struct written *frames)
 {
 	const uint32_t *parts = (const uint32_t *)list->frames.data;
 
@@ -147,8 +147,8 @@ static void kept_json(struct json *json, const struct stack_list *list, struct k
 	for (uint32_t i = 0; i < frames->count; i++) {
 		const uint32_t *frame = parts + (size_t)FRAME_PARTS * frames->order[i];
 
-		json_unsigned(json, NULL, kept_number(strings, frame[0]));
-		json_unsigned(json, NULL, kept_number(strings, frame[1]));
+		json_unsigned(json, NULL, written_number(strings, frame[0]));
+		json_unsigned(json, NULL, written_number(strings, frame[1]));
 		json_unsigned(json, NULL, frame[2]);
 	}
 	json_close(json, ']');
@@ -159,7 +159,7 @@ static void kept_json(struct json *json, const struct stack_list *list, struct k
 }
 
 static void stacks_json(struct json *json, const struct stack_list *list, const uint32_t *numbers,
-			size_t count, struct kept *frames)
+			size_t count, struct written *frames)
 {
 	const uint32_t *ids = (const uint32_t *)list->ids.data;
 	size_t start = 0;
@@ -167,8 +167,9 @@ static void stacks_json(struct json *json, const struct stack_list *list, const 
 	json_open(json, "stacks", '[');
 	for (size_t i = 0; i < count; i++)
 		for (uint32_t j = 0; j < list->items[numbers[i]].nframe; j++)
-			json_unsigned(json, NULL,
-				      kept_number(frames, ids[list->items[numbers[i]].first + j]));
+			json_unsigned(
+				json, NULL,
+				written_number(frames, ids[list->items[numbers[i]].first + j]));
 	json_close(json, ']');
 	json_open(json, "starts", '[');
 	for (size_t i = 0; i < count; start += list->items[numbers[i++]].nframe)
@@ -185,15 +186,16 @@ static void stacks_json(struct json *json, const struct stack_list *list, const 
 int stack_list_json(struct json *json, const struct stack_list *list, const uint32_t *numbers,
 		    size_t count)
 {
-	struct kept strings, frames;
-	int err = kept_new(&strings, strings_count(list->names));
+	struct written strings = {0}, frames = {0};
+	int err =
+		written_new(&strings, strings_count(list->names))
+			?: written_new(&frames, list->frames.size / sizeof(uint32_t) / FRAME_PARTS);
 
-	err = kept_new(&frames, list->frames.size / sizeof(uint32_t) / FRAME_PARTS) ?: err;
 	if (!err) {
 		stacks_json(json, list, numbers, count, &frames);
-		kept_json(json, list, &strings, &frames);
+		written_json(json, list, &strings, &frames);
 	}
-	kept_free(&strings);
-	kept_free(&frames);
+	written_free(&strings);
+	written_free(&frames);
 	return err;
 }
