@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -445,9 +446,11 @@ static double range_share(const struct serve_file *file, size_t bytes, size_t pa
 {
 	size_t stops = file->opts.sources[0].recording.stop_count;
 	double left = (double)(stops * (stops + 1) / 2 - file->ranges);
-	double of_text = (double)bytes * left / (TEXT_BYTES - (double)file->text.size);
-	double of_packed = (double)packed * left / ((double)PACKED_BYTES - (double)file->packed);
 
+	if (file->text.size >= TEXT_BYTES || file->packed >= PACKED_BYTES)
+		return INFINITY;
+	double of_text = (double)bytes * left / (double)(TEXT_BYTES - file->text.size);
+	double of_packed = (double)packed * left / (double)(PACKED_BYTES - file->packed);
 	return of_text > of_packed ? of_text : of_packed;
 }
 
