@@ -5,6 +5,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "random_below.h"
+
 #define NODES 24
 #define EDGES 64
 
@@ -14,16 +16,6 @@ struct random_graph {
 	uint8_t root[NODES];
 	uint32_t out_start[NODES + 1], out[EDGES], in_start[NODES + 1], in[EDGES];
 };
-
-static uint64_t random_state = 88172645463325252ull;
-
-static uint32_t below(uint32_t limit)
-{
-	random_state ^= random_state << 13;
-	random_state ^= random_state >> 7;
-	random_state ^= random_state << 17;
-	return (uint32_t)(random_state >> 11) % limit;
-}
 
 static void starts_make(const struct random_graph *graph, const uint32_t *by, const uint32_t *other,
 			uint32_t *start, uint32_t *list)

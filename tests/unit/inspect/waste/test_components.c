@@ -12,21 +12,12 @@
 #include <cmocka.h>
 
 #include "inspect/waste/cycles.h"
+#include "random_below.h"
 
 #define GRAPHS 12000
 #define NODES  20
 #define EDGES  40
 #define DEEP   300000
-
-static uint64_t state = 88172645463325252ull;
-
-static uint32_t below(uint32_t limit)
-{
-	state ^= state << 13;
-	state ^= state >> 7;
-	state ^= state << 17;
-	return (uint32_t)(state >> 11) % limit;
-}
 
 /* reaches[i] has bit j if there is a way from i to j. */
 static void graph_make(uint32_t count, uint32_t start[NODES + 1], uint32_t out[EDGES],
