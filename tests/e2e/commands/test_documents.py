@@ -259,7 +259,9 @@ def documented_keys():
 
 @pytest.mark.whole
 @pytest.mark.parametrize("command", [command for command in commands() if not why_not_run(command)])
-def test_command(scene, command):
+def test_command(scene, command, request):
+    if "--comm 'python" in command:
+        request.getfixturevalue("whole_machine")  # it traces the targets of a test beside it, too
     if " -X perf " in command and minor_of(scene.python3) < 12:
         pytest.skip("no CPython with -X perf: 3.12 or later is needed")
     words = [word for word in shlex.split(command) if word != "sudo"]
