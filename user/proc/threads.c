@@ -151,8 +151,11 @@ static int task_time(int directory, pid_t tid, void *context)
 
 	if (!timing->left--)
 		return -E2BIG;
-	if (file_read(directory, tid, "schedstat", text, sizeof(text)) ||
-	    sscanf(text, "%llu %llu", &run, &wait) != 2)
+	int err = file_read(directory, tid, "schedstat", text, sizeof(text));
+	/* It has ended meanwhile, or no thread has this file. */
+	if (err == -ESRCH && file_read(directory, tid, "comm", text, sizeof(text)) == -ESRCH)
+		return 0;
+	if (err || sscanf(text, "%llu %llu", &run, &wait) != 2)
 		return -ENOTSUP;
 	timing->sum.run_ns += run;
 	timing->sum.wait_ns += wait;
