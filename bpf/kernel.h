@@ -47,6 +47,7 @@ struct thread_struct {
 
 struct signal_struct {
 	atomic_t live;
+	struct mm_struct *oom_mm; /* not NULL: the OOM killer has chosen the process */
 };
 
 struct upid {

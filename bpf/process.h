@@ -144,7 +144,8 @@ int process_exit(void *context UNUSED)
 	heap_walks_forget(task->pid);
 	if (!is_end)
 		return 0;
-	process_output(EVENT_EXIT, tgid, 0, task->exit_code, 0);
+	process_output(EVENT_EXIT, tgid, 0,
+		       task->exit_code | (task->signal->oom_mm ? EVENT_EXIT_OOM : 0), 0);
 	if (target)
 		target_delete(tgid);
 	bpf_map_delete_elem(&followed, &tgid);

@@ -17,7 +17,7 @@ struct event_appear {
 struct event_process {
 	struct event_header header;
 	__u32 other; /* EVENT_FORK: the child's tgid */
-	__u32 code;  /* EVENT_EXIT: wait status; EVENT_FORK: EVENT_FORK_* */
+	__u32 code;  /* EVENT_EXIT: wait status | EVENT_EXIT_OOM; EVENT_FORK: EVENT_FORK_* */
 	/* Older captures lack the fields from here on: their record is shorter. */
 	__u32 space_id; /* EVENT_FORK: the child's abi_target.space_id, if it is traced; else 0 */
 	__u32 pad;
@@ -30,6 +30,8 @@ struct event_process {
  * (vfork), or forks are not followed.
  */
 #define EVENT_FORK_TRACED 1u
+/* The kernel's OOM killer had chosen the process. */
+#define EVENT_EXIT_OOM 0x10000u
 
 enum event_mode {
 	EVENT_MODE_EXACT = 1,  /* allocations and frees */
@@ -138,6 +140,14 @@ struct event_cost {
 	__u64 probes_ns; /* what of that its probes took, an estimate; or EVENT_COST_UNKNOWN */
 };
 
+/* What the cyclic collectors of its interpreters have done since these began. */
+struct event_collections {
+	struct event_header header;
+	__u64 full;      /* collections of the oldest generation */
+	__u64 all;       /* of any */
+	__u64 collected; /* objects that they have freed */
+};
+
 /* The name of the thread in the header, as /proc/PID/task/TID/comm has it, NUL-terminated. */
 #define EVENT_THREAD_NAME 16
 struct event_thread {
@@ -219,6 +229,7 @@ _Static_assert(sizeof(struct event_target) == 648, "target");
 _Static_assert(sizeof(struct event_mode_change) == 48, "mode_change");
 _Static_assert(sizeof(struct event_rss) == 32, "rss");
 _Static_assert(sizeof(struct event_cost) == 48, "cost");
+_Static_assert(sizeof(struct event_collections) == 48, "collections");
 _Static_assert(sizeof(struct event_thread) == 40, "thread");
 _Static_assert(sizeof(struct event_task) == EVENT_TASK_MIN + EVENT_TASK_BYTES, "task");
 _Static_assert(sizeof(struct event_loss) == 24 + 8 * LOSS_COUNT, "loss");

@@ -82,6 +82,8 @@ enum event_type {
 	EVENT_CENSUS_CHUNKS = 282,
 	EVENT_COST = 290,  /* struct event_cost: what the process has run, and its probes of that */
 	EVENT_PAGES = 291, /* struct event_pages: which pages are resident */
+	/* struct event_collections: what the process's cyclic collectors have done */
+	EVENT_COLLECTIONS = 292,
 };
 
 struct event_header {

@@ -53,7 +53,7 @@ def test_50_oom_killed(case):
         run.wait()
         report = run.report()
         case.expect("status", program.process.wait(harness.TIMEOUT), -9)
-        case.expect("signal", run.stdout + run.stderr, lambda text: "killed by signal 9" in text)
+        case.expect("signal", run.stdout + run.stderr, lambda text: "killed by signal 9 (OOM)" in text)
         last = int(program.said[-1].split()[0])
         size, count = case.line(report, "doomed.py", 10)
         case.expect("doomed.py:10, printed last %d" % last, count, lambda n: abs(n - last) <= 50)

@@ -408,10 +408,13 @@ static void process_write(struct json *json, const struct process_sums *sums)
 	if (process->parent)
 		part_write(json, "inherited", &sums->inherited, snapshot_is_estimated(process));
 	json_text(json, "state", process_state(state, process));
-	if (process->has_exited)
+	if (process->has_exited) {
 		json_unsigned(json, "wait_status", process->wait_status);
-	else
+		json_bool(json, "oom_killed", process->oom_killed);
+	} else {
 		json_none(json, "wait_status");
+		json_none(json, "oom_killed");
+	}
 	report_json_process_meta(process, json_value(json, NULL));
 	json_close(json, '}');
 }

@@ -102,7 +102,8 @@ const char *process_state(char out[PROCESS_STATE_MAX], const struct snapshot_met
 	int status = (int)process->wait_status;
 
 	if (process->has_exited && WIFSIGNALED(status))
-		snprintf(out, PROCESS_STATE_MAX, "killed by signal %d", WTERMSIG(status));
+		snprintf(out, PROCESS_STATE_MAX, "killed by signal %d%s", WTERMSIG(status),
+			 process->oom_killed ? " (OOM)" : "");
 	else if (process->has_exited && WEXITSTATUS(status))
 		snprintf(out, PROCESS_STATE_MAX, "exited with status %d", WEXITSTATUS(status));
 	else if (process->has_exited)

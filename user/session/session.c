@@ -571,6 +571,8 @@ int session_stop(struct session *session, int hurried)
 	session->opts.watch = ABI_WATCH_NONE; /* new processes are not followed any more */
 	/* Blocks of events after the last walk may have died unseen: stop right after it. */
 	session_census_last(session, hurried);
+	if (session->collections_count) /* who was told of them is told of the last ones, too */
+		collections_read(session, true);
 	for (size_t i = 0; i < session->count; i++) {
 		/* Its time is not to be that of the tables, if it is later. */
 		target_cost_feed(session, session->targets[i], until_of(session));

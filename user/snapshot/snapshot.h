@@ -270,6 +270,12 @@ enum snapshot_lifetime {
 	LIFETIMES
 };
 
+/* What cyclic collectors have done since their interpreters began: struct event_collections. */
+struct snapshot_collections {
+	int known;
+	uint64_t full, all, collected;
+};
+
 struct snapshot_meta {
 	uint32_t pid;       /* 0: several processes */
 	uint32_t ns_pid;    /* in its innermost PID namespace; 0: unknown */
@@ -280,8 +286,9 @@ struct snapshot_meta {
 	/* as in struct event_target; "" or 0: unknown */
 	char boot[EVENT_BOOT_TEXT];
 	uint64_t start_ticks;
-	int has_exited; /* then wait_status is valid, as in wait(2) */
+	int has_exited; /* then wait_status, as in wait(2), and oom_killed are valid */
 	uint32_t wait_status;
+	int oom_killed;          /* the kernel's OOM killer had chosen it */
 	uint32_t python_version; /* PY_VERSION_HEX, 0: unknown */
 	uint32_t traceback_limit;
 	char name[65];
@@ -340,6 +347,7 @@ struct snapshot_meta {
 	 * before is older than the trace
 	 */
 	uint32_t emptied;
+	struct snapshot_collections collections; /* several processes: the sum, if all are known */
 	struct snapshot_pages pages;
 	uint64_t regions_dropped; /* changes of mapped memory that were dropped */
 	/* Dropped for lack of memory (--budget), as in struct trace_counters. */

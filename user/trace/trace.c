@@ -562,6 +562,7 @@ static int state_process_begin(struct trace *trace, const struct event_target *e
 	R(LOSS, OF(loss), 0, events, 0)                                                            \
 	R(RSS, OF(rss), 0, events, rss_set(process, record))                                       \
 	R(COST, OF(cost), 0, events, cost_set(process, record))                                    \
+	R(COLLECTIONS, OF(collections), 0, events, collections_set(process, record))               \
 	R(THREAD, OF(thread), 0, events, state_thread_name(process, record))                       \
 	R(TASK, EVENT_TASK_MIN, 1, events, state_task(process, record))                            \
 	R(MODE_CHANGE, OF(mode_change), 0, events, state_mode_change(process, record))             \
@@ -630,6 +631,13 @@ static int cost_set(struct process_state *process, const struct event_cost *even
 	return 0;
 }
 
+static int collections_set(struct process_state *process, const struct event_collections *event)
+{
+	process->info.collections =
+		(struct snapshot_collections){1, event->full, event->all, event->collected};
+	return 0;
+}
+
 /* Asks for the parts that BPF could not copy. They come as records of their own. */
 static int code_feed(struct trace *trace, struct process_state *process,
 		     const struct event_code *event)
@@ -648,7 +656,8 @@ static int code_feed(struct trace *trace, struct process_state *process,
 static int exit_feed(struct trace *trace, struct process_state *process,
 		     const struct event_process *event)
 {
-	process->info.exit_code = event->code;
+	process->info.exit_code = event->code & ~EVENT_EXIT_OOM;
+	process->info.oom_killed = (event->code & EVENT_EXIT_OOM) != 0;
 	return state_end(trace, process, TRACE_EXITED);
 }
 

@@ -376,6 +376,7 @@ int trace_snapshot(struct trace *trace, size_t index, int want_final, struct sna
 	meta->coverage = now.coverage;
 	meta->has_exited = now.has_exited;
 	meta->wait_status = now.wait_status;
+	meta->oom_killed = now.oom_killed;
 	return 0;
 }
 

@@ -10,7 +10,15 @@ import threading
 
 import pytest
 
-from harness import ROOT, TIMEOUT, error_line, marked_line, program, wait_until
+from harness import (
+    ROOT,
+    TIMEOUT,
+    error_line,
+    marked_line,
+    memory_cgroup,
+    program,
+    wait_until,
+)
 from test_serve import PYTHON, dump, serve  # noqa: F401
 
 sys.path.insert(0, os.path.join(ROOT, "tests"))
@@ -181,7 +189,8 @@ def test_ranges(serve, recorded, run_tracer, options):  # noqa: F811
 
 
 def test_markers(serve, recorded, run_tracer):  # noqa: F811
-    """The fork and the end of the child, at a time that is within the recording."""
+    """The fork and the end of the child, at a time that is within the recording, and the collections
+    that came after both."""
     path = recorded("-m", "exact")
     served = serve(path)
     series = get(served, "/api/time/series")
@@ -189,10 +198,31 @@ def test_markers(serve, recorded, run_tracer):  # noqa: F811
     (child,) = [
         one for one in series["markers"] if one["kind"] == "exit" and one["pid"] == fork["pid"]
     ]
-    assert os.WEXITSTATUS(child["wait_status"]) == 3
-    assert 0 < fork["time"] <= child["time"] <= series["times"][-1]
+    assert os.WEXITSTATUS(child["wait_status"]) == 3 and not child["oom_killed"]
+    collections = [one for one in series["markers"] if one["kind"] == "collection"]
+    assert [sum(one[key] for one in collections) for key in ("full", "collected")] == [2, 20]
+    times = [one["time"] for one in (fork, child, *collections)]
+    assert 0 < times[0] and sorted(times) == times and times[-1] <= series["times"][-1]
     # Both processes are in the figures of the range.
     compare(served, run_tracer, path, 0, series["snapshots"] - 1)
+    end(served)
+
+
+def test_killed_for_memory(start, trace, serve, run_tracer, tmp_path):  # noqa: F811
+    """The end of a process that the OOM killer has chosen is told from that by another kill -9."""
+    path = str(tmp_path / "killed.rec")
+    with memory_cgroup(100 << 20) as group:
+        inside = ("sh", "-c", 'echo $$ > "$0"/cgroup.procs; exec "$@"', group)
+        target = start(PYTHON, "runs_out.py", 50, prefix=inside)
+        run = trace("-p", target.pid, "--record", path, "--every", 0.5)
+        target.step()
+        assert run.wait() == 0, run.stderr
+        assert target.process.wait(TIMEOUT) == -signal.SIGKILL
+    assert ", killed by signal 9 (OOM)\n" in run.stdout
+    served = serve(path)
+    (killed,) = get(served, "/api/time/series")["markers"]
+    assert killed["kind"] == "exit" and killed["pid"] == target.pid
+    assert killed["wait_status"] == 9 and killed["oom_killed"]
     end(served)
 
 

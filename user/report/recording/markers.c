@@ -16,14 +16,19 @@
 struct marker_process {
 	uint64_t change_ns; /* its last change of mode */
 	int has_exited;
+	struct snapshot_collections collections; /* as of the snapshot before */
 };
 
 static int marker_add(struct markers *markers, const struct marker *marker)
 {
-	if (markers->count == MARKERS_MAX) {
+	int is_collection = marker->kind == MARKER_COLLECTION;
+
+	if (markers->count == MARKERS_MAX ||
+	    (is_collection && markers->collections == COLLECTIONS_MAX)) {
 		markers->left_out++;
 		return 0;
 	}
+	markers->collections += is_collection;
 	int err = ARRAY_GROW(markers->items, markers->capacity, markers->count);
 	if (!err)
 		markers->items[markers->count++] = *marker;
@@ -90,6 +95,32 @@ static int changes_take(struct markers *markers, const struct snapshot_meta *pro
 	return err;
 }
 
+static uint64_t more(uint64_t before, uint64_t now)
+{
+	return now > before ? now - before : 0;
+}
+
+/* What was before the first snapshot of the process is no event of the recording. */
+static int collections_take(struct markers *markers, const struct snapshot_meta *process,
+			    struct marker_process *known, const struct recording_moment *moment)
+{
+	const struct snapshot_collections *now = &process->collections;
+	struct snapshot_collections before = known->collections;
+	struct marker marker;
+
+	if (!now->known)
+		return 0;
+	known->collections = *now;
+	if (!before.known || now->full <= before.full)
+		return 0;
+	marker = marker_of(MARKER_COLLECTION, process->taken_realtime_ns, process, moment);
+	marker.collections =
+		(struct snapshot_collections){.full = now->full - before.full,
+					      .all = more(before.all, now->all),
+					      .collected = more(before.collected, now->collected)};
+	return marker_add(markers, &marker);
+}
+
 static int process_take(struct markers *markers, const struct snapshot_meta *process,
 			const struct recording_moment *moment)
 {
@@ -109,8 +140,10 @@ static int process_take(struct markers *markers, const struct snapshot_meta *pro
 		known->has_exited = 1;
 		marker = marker_of(MARKER_EXIT, process->taken_realtime_ns, process, moment);
 		marker.wait_status = process->wait_status;
+		marker.oom_killed = process->oom_killed;
 		err = marker_add(markers, &marker);
 	}
+	err = err ?: collections_take(markers, process, known, moment);
 	return err ?: changes_take(markers, process, known, moment);
 }
 
@@ -125,8 +158,8 @@ int markers_take(struct markers *markers, const struct snapshot *snapshot,
 		err = process_take(markers, snapshot_process(snapshot, i), moment);
 	if (!err && (lost > markers->lost || dropped > markers->dropped)) {
 		marker.kind = MARKER_LOSS;
-		marker.lost = lost > markers->lost ? lost - markers->lost : 0;
-		marker.dropped = dropped > markers->dropped ? dropped - markers->dropped : 0;
+		marker.lost = more(markers->lost, lost);
+		marker.dropped = more(markers->dropped, dropped);
 		err = marker_add(markers, &marker);
 	}
 	if (!err && markers->began && snapshot->meta.emptied > markers->emptied) {
@@ -158,8 +191,10 @@ void markers_sort(struct markers *markers)
 void markers_json(struct json *json, const struct markers *markers)
 {
 	static const char *const names[] = {
-		[MARKER_MODE] = "mode", [MARKER_LOSS] = "loss",       [MARKER_EMPTIED] = "emptied",
-		[MARKER_FORK] = "fork", [MARKER_PROCESS] = "process", [MARKER_EXIT] = "exit"};
+		[MARKER_MODE] = "mode",       [MARKER_LOSS] = "loss",
+		[MARKER_EMPTIED] = "emptied", [MARKER_COLLECTION] = "collection",
+		[MARKER_FORK] = "fork",       [MARKER_PROCESS] = "process",
+		[MARKER_EXIT] = "exit"};
 
 	json_open(json, "markers", '[');
 	for (size_t i = 0; i < markers->count; i++) {
@@ -178,8 +213,14 @@ void markers_json(struct json *json, const struct markers *markers)
 			json_numbers(json, {"lost", marker->lost}, {"dropped", marker->dropped});
 		if (marker->kind == MARKER_FORK)
 			json_unsigned(json, "parent", marker->parent);
-		if (marker->kind == MARKER_EXIT)
+		if (marker->kind == MARKER_COLLECTION)
+			json_numbers(json, {"full", marker->collections.full},
+				     {"collections", marker->collections.all},
+				     {"collected", marker->collections.collected});
+		if (marker->kind == MARKER_EXIT) {
 			json_unsigned(json, "wait_status", marker->wait_status);
+			json_bool(json, "oom_killed", marker->oom_killed);
+		}
 		json_close(json, '}');
 	}
 	json_close(json, ']');

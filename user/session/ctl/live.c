@@ -42,7 +42,7 @@ static void session_facts(void *context, struct sums_facts *out)
 	out->machine_limit = machine.limit;
 	out->machine_part = machine.part;
 	out->records = session_records(context);
-	collections_read(context);
+	collections_read(context, false);
 	out->collections = session_collections;
 	out->context = context;
 	out->cpu_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID) - begin_ns;

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "proc/container/memory_headroom.h"
+#include "session/target/collections.h"
 #include "util/clock.h"
 #include "util/error.h"
 
@@ -108,6 +109,7 @@ static void saver_begin(struct record *record, uint64_t now_ns)
 		return;
 	for (size_t i = 0; !err && i < trace_process_count(trace); i++)
 		err = session_refresh(record->session, i, 1);
+	collections_read(record->session, true);
 	record->recorder.since_ns = clock_ns(CLOCK_MONOTONIC) - record->begin_ns;
 	record->recorder.memory_left = left_read(record->session);
 	if (!err)

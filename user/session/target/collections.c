@@ -137,6 +137,19 @@ static void entry_take(struct collections_entry *entry, const struct collections
 	entry->told = told;
 }
 
+static void entry_feed(struct session *session, const struct target *target,
+		       const struct collections *told)
+{
+	struct event_collections record = {
+		.header = RECORD_HEADER(EVENT_COLLECTIONS, record, told->time_ns, target->pid),
+		.full = told->sums[COLLECTIONS_DONE][COLLECTOR_GENERATIONS - 1],
+		.all = collections_sum(told, COLLECTIONS_DONE),
+		.collected = collections_sum(told, COLLECTIONS_FREED),
+	};
+
+	session_feed(session, &record, sizeof(record));
+}
+
 static struct collections_entry *entry_of(struct session *session, const struct target *target)
 {
 	struct collections_entry *entry;
@@ -155,10 +168,10 @@ static struct collections_entry *entry_of(struct session *session, const struct 
 	return entry;
 }
 
-void collections_read(struct session *session)
+void collections_read(struct session *session, bool all)
 {
 	uint64_t now_ns = clock_ns(CLOCK_MONOTONIC);
-	uint64_t every_ns = EVERY_NS * (session->count / AT_ONCE + 1);
+	uint64_t every_ns = all ? 0 : EVERY_NS * (session->count / AT_ONCE + 1);
 
 	for (size_t i = 0; i < session->count; i++) {
 		const struct target *target = session->targets[i];
@@ -169,9 +182,11 @@ void collections_read(struct session *session)
 		    !target->runtime.version_hex || !target->runtime.space)
 			continue;
 		entry = entry_of(session, target);
-		if (entry && (!entry->told.time_ns || entry->told.time_ns + every_ns <= now_ns) &&
-		    target_look(target, entry, now_ns, &now))
-			entry_take(entry, &now);
+		if (!entry || (entry->told.time_ns && entry->told.time_ns + every_ns > now_ns) ||
+		    !target_look(target, entry, now_ns, &now))
+			continue;
+		entry_take(entry, &now);
+		entry_feed(session, target, &entry->told);
 	}
 }
 

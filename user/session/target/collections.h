@@ -2,6 +2,7 @@
 /* What the cyclic collectors of a session's targets have done: for views and metrics. */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "runtime/cpython/collector_state.h"
@@ -43,11 +44,12 @@ static inline uint64_t collections_sum(const struct collections *collections,
 }
 
 /*
- * Reads those of the running targets that were not read within the last second; of more than 32
- * targets, within as many seconds as there are 32s: so that it is read often enough for a view, and
- * what that takes is bounded.
+ * Reads those of the running targets, and feeds them to the trace: of all, for a snapshot;
+ * otherwise of those that were not read within the last second and, of more than 32 targets, within
+ * as many seconds as there are 32s: so that it is read often enough for a view, and what that takes
+ * is bounded.
  */
-void collections_read(struct session *session);
+void collections_read(struct session *session, bool all);
 /* Of a process by its index in the trace and its PID, as of the last time; NULL: not known. */
 const struct collections *collections_of(const struct session *session, size_t process,
 					 uint32_t pid);

@@ -103,6 +103,8 @@ struct trace_process {
 	uint32_t emptied;                    /* how many times its tables were emptied */
 	enum trace_end end;
 	uint32_t exit_code; /* wait status; valid for TRACE_EXITED */
+	int oom_killed;     /* the same */
+	struct snapshot_collections collections;
 	struct trace_table tables[EVENT_LAYER_TABLES];
 	uint64_t large_blocks;   /* in the table, with struct block.large */
 	uint64_t rounded_blocks; /* in the table, with struct block.rounded */

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a recording over time shows. At each line of stdin: blocks that stay, of a file whose name would
 be markup, and a cache that is filled anew. At the third the cache is emptied, at the fourth a child is
-forked, which ends with status 3."""
+forked, which ends with status 3. At the fifth two garbage collections free ten lists each, the only
+ones."""
 import gc
 import os
 import sys
@@ -22,6 +23,15 @@ def grow():
     kept.append(hostile["stay"](50))
 
 
+def collect():
+    for _ in range(10):
+        ring = []
+        ring.append(ring)
+    del ring
+    gc.collect()
+
+
+gc.collect()
 print("ready", flush=True)
 for step, _ in enumerate(sys.stdin, 1):
     grow()
@@ -35,4 +45,7 @@ for step, _ in enumerate(sys.stdin, 1):
             grow()
             os._exit(3)
         os.waitpid(child, 0)
+    if step == 5:
+        collect()
+        collect()
     print("done", flush=True)

@@ -30,11 +30,15 @@ const partText = (part) => (part.least ? "at least " : "") + sizeText(part.size)
 const linePlace = (row) => (row.function ? row.function + " " : "") + framePlace({ file: row.filename, line: row.lineno });
 
 // A status as wait(2) gives it.
-function endText(status) {
+function endText({ wait_status: status, oom_killed: oom }) {
 	const signal = status & 127;
 	if (!signal) return "ended with status " + (status >> 8 & 255);
-	return "was killed by signal " + signal + (signal === 9
-		? ", as the kernel's OOM killer, or a user, does: a recording does not tell by whom" : "");
+	return oom ? "was killed by the kernel's OOM killer, for lack of memory" : "was killed by signal " + signal;
+}
+
+function collectionText({ full, collections, collected }) {
+	return many(full, "full garbage collection", "full garbage collections") + " since the snapshot before; "
+		+ "those of all generations, " + countText(collections) + ", freed " + many(collected, "object", "objects");
 }
 
 const MARKERS = {
@@ -45,7 +49,8 @@ const MARKERS = {
 	emptied: ["Tables emptied", () => "by tracer ctl clear or a change of mode, since the snapshot before: figures begin anew"],
 	fork: ["Fork", (one) => "of " + one.parent],
 	process: ["Process", () => "traced from then on"],
-	exit: ["End", (one) => endText(one.wait_status)],
+	collection: ["Collection", collectionText],
+	exit: ["End", endText],
 };
 
 class TimeView {
@@ -122,8 +127,8 @@ class TimeView {
 			make("summary", {}, many(markers.length, "event", "events")),
 			make("ul", {}, markers.map((one) => make("li", {}, this.markText(one)))),
 			left ? make("p", {}, countText(left) + " more are not shown.") : null,
-			make("p", { class: "hint" }, "A recording tells changes of mode, losses, forks, processes that came, and ends. "
-				+ "It does not hold garbage collections, nor what the kernel's OOM killer did."));
+			make("p", { class: "hint" }, "A recording tells changes of mode, losses, emptied tables, forks, processes that came, "
+				+ "ends, and of CPython full garbage collections, each in the snapshot after it."));
 	}
 
 	handle(name, end) {
