@@ -24,7 +24,7 @@ OUT = os.path.join(ROOT, "docs", "images")
 MOST_BYTES, COLOURS = 60 << 10, 256
 IDLE = "document.getElementById('main')?.getAttribute('aria-busy') === 'false'"
 # shop.py, which is imported: its names are those of a service.
-SHOP = '''
+SHOP = """
 class Product:
     def __init__(self, number):
         self.number, self.title = number, "product %d" % number
@@ -42,8 +42,52 @@ SESSIONS = {
     for user in range(8000)
 }
 BANNERS = ["A banner that every page has, number %d" % (n % 40) for n in range(4000)]
-'''
+"""
+# Its traffic: sessions that stay, a cache that is emptied, garbage that waits for its collection.
+TRAFFIC = """
+import gc
+import os
+import time
+
+sessions, cache = [], {}
+
+
+def log_in(user):
+    sessions.append({"user": user, "cart": [b"%d" % user * 40] * 3, "seen": "page %d" % user})
+
+
+def render(page):
+    cache[page] = ("<p>%d</p>" % page) * 120
+
+
+def recommend(page):
+    products = [{"number": number} for number in range(40)]
+    products[0]["others"] = products
+
+
+def serve(first):
+    for number in range(first, first + 120):
+        log_in(number)
+        render(number)
+        recommend(number)
+
+
+gc.disable()
+print("ready", flush=True)
+input()
+for step in range(90):
+    serve(120 * step)
+    if step % 30 == 29:
+        cache.clear()
+    if step % 20 == 19:
+        gc.collect()
+    if step == 60 and not os.fork():
+        serve(0)
+        os._exit(0)
+    time.sleep(0.2)
+"""
 MAIN = "import shop, sys; print('ready', flush=True); sys.stdin.read()"
+TREE = ["['shop'] → module", "__dict__ → dict", "SESSIONS", "shop.Session"]
 OPEN = """(async () => {
 	for (const text of %s) {
 		const label = [...document.querySelectorAll('[role=treeitem] > .label')]
@@ -78,7 +122,9 @@ def pixels(png):
             if kind == 4:
                 near = left + above[i] - corner
                 one, two, three = abs(near - left), abs(near - above[i]), abs(near - corner)
-                guess = left if one <= two and one <= three else above[i] if two <= three else corner
+                guess = (
+                    left if one <= two and one <= three else above[i] if two <= three else corner
+                )
             else:
                 guess = (0, left, above[i], (left + above[i]) // 2)[kind]
             here[i] = (here[i] + guess) & 255
@@ -146,10 +192,7 @@ def heap_take(tracer, folder):
     with open(os.path.join(folder, "shop.py"), "w") as file:
         file.write(SHOP)
     program = subprocess.Popen(
-        ["/usr/bin/python3", "-c", MAIN],
-        cwd=folder,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
+        ["/usr/bin/python3", "-c", MAIN], cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
     program.stdout.readline()
     command = [tracer, "heap", "-p", str(program.pid), "--by", "size", "-o", path]
@@ -158,25 +201,69 @@ def heap_take(tracer, folder):
     return path
 
 
+def recording_take(tracer, folder):
+    """Its traffic's recording."""
+    with open(os.path.join(folder, "traffic.py"), "w") as file:
+        file.write(TRAFFIC)
+    program = subprocess.Popen(
+        ["/usr/bin/python3", "traffic.py"],
+        cwd=folder,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    program.stdout.readline()
+    command = [tracer, "-p", str(program.pid), "-m", "exact", "--ages"]
+    session = subprocess.Popen(
+        [*command, "--record", os.path.join(folder, "shop.rec"), "--every", "0.5"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert "attached" in session.stderr.readline()
+    program.communicate(b"\n")
+    assert session.wait() == 0
+
+
+def pictures(tracer, folder, files, places):
+    """Those of what a server shows of the files: a name, where it is, and what is done there."""
+    server = subprocess.Popen(
+        [tracer, "serve", *files], cwd=folder, stdout=subprocess.PIPE, text=True
+    )
+    link = re.match(r"http\S+", server.stdout.readline()).group()
+    with Browser(width=900, height=560) as browser:
+        browser.open(link)
+        wait(browser, IDLE)
+        for name, place, *act in places:
+            take(
+                browser,
+                name,
+                place or browser.run("document.querySelector('main td a').hash"),
+                *act
+            )
+        assert not browser.errors, browser.errors
+    server.terminate()
+    server.wait()
+
+
 def main():
     tracer = os.environ.get("TRACER") or os.path.join(ROOT, "build", "tracer")
     os.makedirs(OUT, exist_ok=True)
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(prefix="shop-") as folder:
         heap_take(tracer, folder)
-        server = subprocess.Popen(
-            [tracer, "serve", "shop.dump"], cwd=folder, stdout=subprocess.PIPE, text=True
+        recording_take(tracer, folder)
+        pictures(
+            tracer,
+            folder,
+            ["shop.dump"],
+            (
+                ("overview", "#overview"),
+                ("tree", "#tree", OPEN % TREE),
+                ("query", "#query?q=type+%3D+shop.Session+and+retained+%3E+1K"),
+                ("object", None),
+            ),
         )
-        link = re.match(r"http\S+", server.stdout.readline()).group()
-        with Browser(width=900, height=560) as browser:
-            browser.open(link)
-            wait(browser, IDLE)
-            take(browser, "overview", "#overview")
-            take(browser, "tree", "#tree", OPEN % ["['shop'] → module", "__dict__ → dict", "SESSIONS", "shop.Session"])
-            take(browser, "query", "#query?q=type+%3D+shop.Session+and+retained+%3E+1K")
-            take(browser, "object", browser.run("document.querySelector('main td a').hash"))
-            assert not browser.errors, browser.errors
-        server.terminate()
-        server.wait()
+        pictures(tracer, folder, ["shop.rec"], (("time", "#time?first=12&last=30"),))
+        pictures(tracer, folder, ["shop.rec@6", "shop.rec@end"], (("compare", "#compare"),))
 
 
 if __name__ == "__main__":

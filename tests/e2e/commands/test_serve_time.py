@@ -10,15 +10,7 @@ import threading
 
 import pytest
 
-from harness import (
-    ROOT,
-    TIMEOUT,
-    error_line,
-    marked_line,
-    memory_cgroup,
-    program,
-    wait_until,
-)
+from harness import ROOT, TIMEOUT, error_line, marked_line, memory_cgroup, program, wait_until
 from test_serve import PYTHON, dump, serve  # noqa: F401
 
 sys.path.insert(0, os.path.join(ROOT, "tests"))
@@ -203,6 +195,12 @@ def test_markers(serve, recorded, run_tracer):  # noqa: F811
     assert [sum(one[key] for one in collections) for key in ("full", "collected")] == [2, 20]
     times = [one["time"] for one in (fork, child, *collections)]
     assert 0 < times[0] and sorted(times) == times and times[-1] <= series["times"][-1]
+    # What is not seen is the report's, of each end.
+    for last in (series["snapshots"] - 1, 1):
+        lines = time_range(served, first=0, last=last)["not_seen"]
+        at = "%s@%.3f" % (path, series["times"][last] + 0.001)
+        report = run_tracer("report", at).stdout
+        assert lines and all(line in report for line in lines), (lines, report)
     # Both processes are in the figures of the range.
     compare(served, run_tracer, path, 0, series["snapshots"] - 1)
     end(served)

@@ -152,13 +152,15 @@ def test_range(serve, recorded):  # noqa: F811
 
 
 def test_events(serve, recorded):  # noqa: F811
-    """The fork and the child's end; names are text."""
+    """The fork, the child's end and collections; names are text."""
     served = serve(recorded("-m", "exact"))
     with TimePage(served) as browser:
         text = browser.run("document.getElementById('events').textContent")
         assert "Fork, python3 (PID " in text and "ended with status 3" in text
-        assert "does not hold garbage collections" in text
-        assert browser.run("document.querySelectorAll('#charts line.mark').length") >= 2
+        assert "Collection, python3 (PID " in text and "full garbage collection" in text
+        assert "Not seen until the end of the range" in browser.text("main")
+        assert "older than the trace" in browser.text("main")
+        assert browser.run("document.querySelectorAll('#charts line.mark').length") >= 3
         assert browser.run("document.querySelectorAll('main img, main script').length") == 0
         assert "hacked" not in browser.run("document.title")
         text = browser.text("main")

@@ -2,9 +2,11 @@
 #include "report/recording/span.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "report/caveats/not_seen.h"
 #include "report/recording/recording_load.h"
 #include "report/recording/stack_list.h"
 #include "snapshot/ages.h"
@@ -14,6 +16,8 @@
 #include "util/error.h"
 #include "util/json.h"
 #include "util/sorted.h"
+
+#define NOT_SEEN "Not seen"
 
 /* --- tables ----------------------------------------------------------------------------------- */
 
@@ -46,6 +50,7 @@ struct stop {
 	bool ages_known;
 	uint32_t emptied;
 	uint64_t attach_peak; /* of one process, since the attach; 0: unknown */
+	char *not_seen;       /* what the figures until then lack: lines, then an empty one */
 };
 
 struct stops {
@@ -130,6 +135,7 @@ static void stops_free(struct stops *stops)
 		table_free(&stops->items[i].own);
 		table_free(&stops->items[i].peak_table);
 		snapshot_free(stops->items[i].peak);
+		free(stops->items[i].not_seen);
 	}
 	free(stops->items);
 	stack_list_free(&stops->list);
@@ -147,12 +153,30 @@ static int peak_take(struct stops *stops, struct stop *stop, const struct record
 	return taken < 0 ? taken : 0;
 }
 
+/* 0, -ENOMEM */
+static int not_seen_read(const struct snapshot *snapshot, char **text)
+{
+	const struct not_seen_opts opts = {.title = NOT_SEEN, .whole = 1};
+	size_t bytes;
+	FILE *out = open_memstream(text, &bytes);
+
+	if (!out)
+		return -ENOMEM;
+	not_seen_print(out, snapshot, &opts);
+	if (fclose(out))
+		return -ENOMEM;
+	for (char *end = *text; (end = strchr(end, '\n'));)
+		*end++ = '\0';
+	return 0;
+}
+
 /* What is known of a stop when it is the highest one since itself. */
 static int stop_read(struct stops *stops, struct stop *stop)
 {
 	const struct snapshot_meta *meta = &stop->peak->meta;
 	int err = table_add(stops, stop->peak, &own, &stop->own)
-			  ?: table_add(stops, stop->peak, NULL, &stop->peak_table);
+			  ?: table_add(stops, stop->peak, NULL, &stop->peak_table)
+			  ?: not_seen_read(stop->peak, &stop->not_seen);
 
 	stop->total = stop->peak_table.total;
 	stop->ages_known = meta->ages;
@@ -417,6 +441,20 @@ static void part_json(struct json *json, const char *key, const struct amount *a
 	json_close(json, '}');
 }
 
+/* The first line begins with the title. */
+static void not_seen_json(struct json *json, const char *lines)
+{
+	json_open(json, "not_seen", '[');
+	for (const char *line = lines; *line; line += strlen(line) + 1) {
+		const char *text = line == lines ? line + strlen(NOT_SEEN ":") : line;
+
+		text += strspn(text, " ");
+		if (*text)
+			json_text(json, NULL, text);
+	}
+	json_close(json, ']');
+}
+
 static void head_json(struct json *json, const struct recording_span *span,
 		      const struct span_sums *sums)
 {
@@ -439,6 +477,7 @@ static void head_json(struct json *json, const struct recording_span *span,
 		json_none(json, "allocated");
 	json_bool(json, "estimated", from->own.is_estimate || to->own.is_estimate);
 	json_bool(json, "emptied", to->emptied > from->emptied);
+	not_seen_json(json, to->not_seen);
 }
 
 struct stack_rank {

@@ -237,7 +237,8 @@ class TimeView {
 			["Highest", sizeText(peak.size) + " at " + spanText(peak.time) + ", of " + many(answer.snapshots, "snapshot", "snapshots")
 				+ (answer.peak_between > peak.size ? "; " + sizeText(answer.peak_between) + " between two of them" : "")],
 			["Total", sizeText(from.size) + ", then " + sizeText(to.size) + " (" + (to.size > from.size ? "+" : "") + sizeText(to.size - from.size) + ")"]]),
-		notes.length ? make("ul", {}, notes.map((note) => make("li", {}, note))) : null, ...this.graph(answer), this.lines(answer)].filter(Boolean);
+		notes.length ? make("ul", {}, notes.map((note) => make("li", {}, note))) : null, ...this.graph(answer), this.lines(answer),
+		make("h3", {}, "Not seen until the end of the range"), make("ul", {}, answer.not_seen.map((line) => make("li", {}, line)))].filter(Boolean);
 	}
 
 	graph(answer) {
