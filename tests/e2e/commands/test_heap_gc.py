@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """tracer heap gc: the collector's state and figures, against what the interpreter says of itself."""
 import json
+import os
+import signal
 import subprocess
+import time
 
 import pytest
 
@@ -77,6 +80,19 @@ def test_watched(collecting, run_tracer, python):
     assert 20 < watched["looks"] and watched["looks_collecting"] < watched["looks"]
     text = run_tracer("heap", "gc", "-p", target.pid, "-d", "0.5").stdout
     assert "\n  in 0.5 s: collections=" in text and "% of the time" in text
+    assert target.finish() == 0
+
+
+@pytest.mark.versions()
+def test_stopped_anywhere(collecting, run_tracer, python):
+    """In the middle of a collection the links of a list are something else: it is found all the same."""
+    target, _ = collecting("busy")
+    for number in range(12):
+        os.kill(target.pid, signal.SIGSTOP)
+        (collector,) = ask(run_tracer, "gc", "-p", target.pid)["collectors"]
+        os.kill(target.pid, signal.SIGCONT)
+        assert collector["generations"][0]["threshold"] == 50000
+        time.sleep(0.01 * (number % 3))
     assert target.finish() == 0
 
 

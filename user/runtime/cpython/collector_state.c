@@ -55,54 +55,66 @@ static int32_t number_of(const struct collector_source *source, uint64_t address
 }
 
 /*
- * Whether the state's generations are there; without the GIL their lists stay empty, if they are
- * lists.
+ * Whether the state's generations are there, of whose lists so many are in a change; without the
+ * GIL their lists stay empty, if they are lists.
  */
 static bool is_state(const struct collector_source *source, const struct collector *collector,
-		     uint64_t state)
+		     uint64_t state, unsigned int changing)
 {
 	const struct collector_offsets *at = &source->offsets->collector;
 	uint32_t enabled = (uint32_t)number_of(source, state + at->enabled);
-	int lists = source->offsets->build != BUILD_FREE_THREADED;
+	unsigned int broken = 0;
 
-	for (unsigned int i = 0; i < COLLECTOR_GENERATIONS && lists; i++)
-		if (!is_list(source, collector->young + i * at->generation_bytes))
-			return 0;
-	return enabled <= 1 && number_of(source, collector->young + at->threshold) >= 0 &&
-	       (!lists || is_list(source, collector->permanent));
+	if (enabled > 1 || number_of(source, collector->young + at->threshold) < 0)
+		return 0;
+	if (source->offsets->build == BUILD_FREE_THREADED)
+		return 1;
+	for (unsigned int i = 0; i < COLLECTOR_GENERATIONS; i++)
+		broken += !is_list(source, collector->young + i * at->generation_bytes);
+	return broken <= changing && is_list(source, collector->permanent);
 }
 
 /*
  * 1: *out has the lists of the state at that address. Some releases of 3.13 and later align
  * generations to 4 bytes.
  */
-static int state_read(const struct collector_source *source, uint64_t state, struct collector *out)
+static int state_read(const struct collector_source *source, uint64_t state, unsigned int changing,
+		      struct collector *out)
 {
 	const struct collector_offsets *at = &source->offsets->collector;
 	uint64_t aligned = state + (at->young + 7u) / 8 * 8;
 
 	out->permanent = state + at->permanent;
 	out->young = aligned;
-	if (is_state(source, out, state))
+	if (is_state(source, out, state, changing))
 		return 1;
 	out->young = aligned - 4;
-	return is_state(source, out, state);
+	return is_state(source, out, state, changing);
 }
 
-/* 0: it is not where it should be. */
-static uint64_t state_find(const struct collector_source *source, uint64_t base,
-			   struct collector *out)
+static uint64_t state_search(const struct collector_source *source, uint64_t base,
+			     unsigned int changing, struct collector *out)
 {
 	uint64_t guess = base + source->offsets->collector.state;
 	uint64_t most = source->offsets->build == BUILD_FREE_THREADED ? 0 : SEARCH_BYTES;
 
 	for (uint64_t distance = 0; distance <= most; distance += 8) {
-		if (state_read(source, guess + distance, out))
+		if (state_read(source, guess + distance, changing, out))
 			return guess + distance;
-		if (state_read(source, guess - distance, out))
+		if (state_read(source, guess - distance, changing, out))
 			return guess - distance;
 	}
 	return 0;
+}
+
+/*
+ * 0: it is not where it should be. A process that runs adds to the youngest list; while it
+ * collects, the links back in the list of that generation are something else.
+ */
+static uint64_t state_find(const struct collector_source *source, uint64_t base,
+			   struct collector *out)
+{
+	return state_search(source, base, 0, out) ?: state_search(source, base, 1, out);
 }
 
 static void collector_add(struct collectors *collectors, const struct collector_source *source,

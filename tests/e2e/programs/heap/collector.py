@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The collector in a known state, by its argument: on, off, or works: it collects the same garbage
-again and again. Prints what gc says of it as JSON, then "ready"; ends with its stdin."""
+"""The collector in a known state, by its argument: on, off, works: it collects the same garbage
+again and again, or busy: it does nothing else. Prints what gc says of it as JSON, then "ready"; ends
+with its stdin."""
 import gc
 import json
 import os
@@ -45,7 +46,7 @@ freed = [collect(), collect()][1]
 if sys.argv[1] != "off":
     gc.enable()
 os.write(1, (json.dumps({"freed": freed, **state()}) + "\nready\n").encode())
-if sys.argv[1] == "works":
-    while not select.select([0], [], [], 0.02)[0]:
+if sys.argv[1] in ("works", "busy"):
+    while not select.select([0], [], [], 0.02 if sys.argv[1] == "works" else 0)[0]:
         collect()
 os.read(0, 100)
