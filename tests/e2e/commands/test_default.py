@@ -11,7 +11,7 @@ import pytest
 
 from harness import TIMEOUT, Target, Traced, wait_until
 
-COST = re.compile(r"PID \d+: the probes take \d+ % of its CPU time")
+COST = re.compile(r"PID \d+: the probes take (?:more than )?[\d.]+ % of its CPU time")
 
 
 def windows_wait(run, count):
@@ -103,8 +103,10 @@ def test_census_asked(tracer, tmp_path, any_python):
             wait_until(lambda: COST.search(run.stderr), "it is said")
             report = run.finish()
     line = next(line for line in run.stderr.splitlines() if COST.search(line))
-    assert re.search(r"CPU time, which slows it to 1/\d+: --overhead 5 holds ", line), line
-    assert re.search(r"the probes took \d+ % .*, which slowed it to 1/\d+", run.stdout)
+    # The program does nothing but allocate.
+    said = "more than 95 % of its CPU time"
+    assert said + ", which slows it to less than 1/20: --overhead 5 holds " in line, line
+    assert re.search("took %s, .* which slowed it to less than 1/20" % said, run.stdout)
     assert report.data["mode"] == "census" and "probes_budget" not in report.data
 
 

@@ -686,6 +686,24 @@ static void rss_print(FILE *out, const struct snapshot *snapshot, const struct n
 	fputs(end, out);
 }
 
+#define SHARE_MOST 0.95 /* as measured, the cost of a hit is right to a half */
+
+const char *cost_share_text(char out[COST_TEXT], double share)
+{
+	if (share > SHARE_MOST)
+		snprintf(out, COST_TEXT, "more than %.0f %%", 100 * SHARE_MOST);
+	else
+		snprintf(out, COST_TEXT, "%.*f %%", share < 0.1 ? 1 : 0, 100 * share);
+	return out;
+}
+
+const char *cost_slowed_text(char out[COST_TEXT], double share)
+{
+	snprintf(out, COST_TEXT, "%s1/%.0f", share > SHARE_MOST ? "less than " : "",
+		 1 / (1 - (share > SHARE_MOST ? SHARE_MOST : share)));
+	return out;
+}
+
 /*
  * What the probes took, and their budget; without one at least a hundredth of a percent of the CPU
  * time, and how slow that made the process.
@@ -698,15 +716,16 @@ static void cost_print(FILE *out, const struct snapshot *snapshot, const struct 
 	int tiny = meta->probes_ns * 10000 < meta->cpu_ns || !meta->probes_ns;
 	int digits = meta->cpu_ns < COST_BRIEF_NS ? 4 : 2;
 	double share = tiny ? 0 : (double)meta->probes_ns / (double)meta->cpu_ns;
+	char text[COST_TEXT];
 
 	if (!opts->whole || (tiny && !meta->budget_permille))
 		return;
 	if (tiny)
 		fprintf(out, "%sthe probes took less than 0.01 %% of %s CPU time", lead, whose);
 	else
-		fprintf(out, "%sthe probes took %.*f %% of %s CPU time, %.*f s of %.*f s", lead,
-			share < 0.1 ? 1 : 0, 100 * share, whose, digits,
-			(double)meta->probes_ns / 1e9, digits, (double)meta->cpu_ns / 1e9);
+		fprintf(out, "%sthe probes took %s of %s CPU time, %.*f s of %.*f s", lead,
+			cost_share_text(text, share), whose, digits, (double)meta->probes_ns / 1e9,
+			digits, (double)meta->cpu_ns / 1e9);
 	if (meta->budget_permille)
 		fprintf(out, ", the budget is %g %%%s", meta->budget_permille / 10.0,
 			meta->windows.count && share * 1000 > meta->budget_permille &&
@@ -714,8 +733,8 @@ static void cost_print(FILE *out, const struct snapshot *snapshot, const struct 
 				? " of a fifth of a CPU, since it took less"
 				: "");
 	else if (share >= COST_SLOWED)
-		fprintf(out, ", which slowed %s to 1/%.0f", snapshot->process_count ? "them" : "it",
-			cost_slowed(share));
+		fprintf(out, ", which slowed %s to %s", snapshot->process_count ? "them" : "it",
+			cost_slowed_text(text, share));
 	fputs(end, out);
 }
 

@@ -35,10 +35,11 @@ uint64_t not_seen_sizeless(const struct snapshot_meta *meta);
 /* Of one that took less of a CPU, the budget of windows is of that part (docs/overhead.md). */
 #define COST_FIFTH  5
 #define COST_SLOWED 0.4 /* from there on "to 1/2" and so on say more than the share */
-#define COST_MOST   0.99
+#define COST_TEXT   24
 
-/* It does 1/N of its work in the same time: N, at most 100, since a share is an estimate. */
-static inline double cost_slowed(double share)
-{
-	return 1 / (1 - (share < COST_MOST ? share : COST_MOST));
-}
+/*
+ * A share of CPU time: "16 %"; beyond what an estimate can tell apart "more than 95 %". Of the
+ * share of probes, to what they slow a process: "1/3", "less than 1/20".
+ */
+const char *cost_share_text(char out[COST_TEXT], double share);
+const char *cost_slowed_text(char out[COST_TEXT], double share);

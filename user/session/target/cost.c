@@ -184,16 +184,16 @@ static int hits_measure(struct session *session)
 
 static void notice_print(const struct session *session, const struct notice *notice)
 {
-	char slowed[48] = "", others[64] = "";
+	char took[COST_TEXT], slows[COST_TEXT], slowed[48] = "", others[64] = "";
 
 	if (notice->share >= COST_SLOWED)
-		snprintf(slowed, sizeof(slowed), ", which slows it to 1/%.0f",
-			 cost_slowed(notice->share));
+		snprintf(slowed, sizeof(slowed), ", which slows it to %s",
+			 cost_slowed_text(slows, notice->share));
 	if (notice->dear > 1)
 		snprintf(others, sizeof(others), " (more than half for %zu others, too)",
 			 notice->dear - 1);
-	log_info("PID %d: the probes take %.0f %% of its CPU time%s%s%s%s", notice->worst->pid,
-		 notice->share * 100, slowed, others, notice->dear ? ": " : "",
+	log_info("PID %d: the probes take %s of its CPU time%s%s%s%s", notice->worst->pid,
+		 cost_share_text(took, notice->share), slowed, others, notice->dear ? ": " : "",
 		 notice->dear ? cheaper_modes(session, notice->worst) : "");
 }
 
