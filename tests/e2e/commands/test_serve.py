@@ -133,6 +133,10 @@ def test_answers(serve, run_tracer, dump):
         for question, name in (("show", "address"), ("why", "what"), ("holders", "what")):
             answer = served.heap(question, top=20, **{name: place})
             assert answer == ask(run_tracer, question, place, "--top", 20, dump)
+    # Of types the server has read all at the beginning; the command looks for one.
+    for row in served.heap("by", key="type", top=40)["statistics"]:
+        answer = served.heap("holders", what=row["type_name"], top=10000)
+        assert answer == ask(run_tracer, "holders", row["type_name"], "--top", 10000, dump), row
     # By the cache, its variable, itself, and a reference that does not count.
     held = {row["type"]: row["count"] for row in served.heap("holders", what="Node")["holders"]}
     assert held == {"dict": N + 1, "Node": 1, "weakref.ReferenceType": 1}

@@ -7,6 +7,7 @@
 #include "cmd/options/options.h"
 #include "inspect/dump/capture.h"
 #include "inspect/holders/paths.h"
+#include "inspect/holders/type_holders.h"
 #include "proc/targets/target_set.h"
 #include "trace/blocks/block_lines.h"
 
@@ -42,16 +43,17 @@ struct heap_choice {
 /* A graph and what it is made of, for one answer. */
 struct heap_graph {
 	struct capture capture;
-	struct graph *graph;       /* NULL: HEAP_COPY */
-	struct block_lines lines;  /* empty unless heap_wants_lines() */
-	struct retained *retained; /* NULL: not asked for */
-	struct paths *paths;       /* the same */
-	struct space *space;       /* with HEAP_COPY: of the process, if it is one; else NULL */
-	uint64_t elapsed_ns;       /* of everything after the copying */
+	struct graph *graph;         /* NULL: HEAP_COPY */
+	struct block_lines lines;    /* empty unless heap_wants_lines() */
+	struct retained *retained;   /* NULL: not asked for */
+	struct paths *paths;         /* the same */
+	struct type_holders holders; /* the same; empty, too, if there are too many */
+	struct space *space;         /* with HEAP_COPY: of the process, if it is one; else NULL */
+	uint64_t elapsed_ns;         /* of everything after the copying */
 };
 
 /* HEAP_COPY: the copy alone, and of a heap that is too large to be copied its description. */
-enum heap_needs { HEAP_RETAINED = 1, HEAP_PATHS = 2, HEAP_COPY = 4 };
+enum heap_needs { HEAP_RETAINED = 1, HEAP_PATHS = 2, HEAP_COPY = 4, HEAP_HOLDERS = 8 };
 
 /*
  * Copies the memory of choice's process, or reads the dump, and makes the graph with what `needs`

@@ -80,6 +80,16 @@ static int core_read_in(const struct heap_choice *choice, struct capture *out)
 	       ?: capture_core(out, choice->core, choice->sysroot, memory_most());
 }
 
+/* They may be looked for when they are asked for. */
+static int holders_make(struct heap_graph *heap)
+{
+	int err = type_holders_read(&heap->holders, heap->graph);
+
+	if (err)
+		type_holders_free(&heap->holders);
+	return err == -E2BIG ? 0 : err;
+}
+
 static int graph_make(struct heap_graph *heap, unsigned int needs)
 {
 	uint64_t began = clock_ns(CLOCK_MONOTONIC);
@@ -89,6 +99,8 @@ static int graph_make(struct heap_graph *heap, unsigned int needs)
 		err = retained_new(&heap->retained, heap->graph);
 	if (!err && needs & HEAP_PATHS)
 		err = paths_new(&heap->paths, heap->graph);
+	if (!err && needs & HEAP_HOLDERS)
+		err = holders_make(heap);
 	heap->elapsed_ns = clock_ns(CLOCK_MONOTONIC) - began;
 	return err;
 }
@@ -98,6 +110,7 @@ static void graph_drop(struct heap_graph *heap)
 {
 	struct block_lines lines = heap->lines;
 
+	type_holders_free(&heap->holders);
 	paths_free(heap->paths);
 	retained_free(heap->retained);
 	graph_free(heap->graph);

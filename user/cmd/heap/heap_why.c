@@ -185,70 +185,44 @@ int heap_why_print(const struct heap_choice *choice, const struct heap_graph *he
 	return err ?: failed ?: stream_flush(stdout);
 }
 
-/* References to the chosen objects by the type that holds them and the name of the reference. */
-struct heap_why_holder {
-	uint32_t type, example;
-	enum reference_kind kind;
-	uint64_t slot, count;
-};
-
-struct heap_why_holding {
+struct holding {
 	struct graph *graph;
 	struct chosen chosen;
-	struct heap_why_holder *holders;
-	size_t count, capacity;
-	struct id_map found;
+	struct type_holders holders;
 	uint32_t source;
 	int err;
 };
 
-/* Keys and indexes differ in each reference: they are one line. */
-static uint64_t holder_slot(enum reference_kind kind, uint64_t slot)
-{
-	return kind == REFERENCE_WORD || kind == REFERENCE_FIELD || kind == REFERENCE_FRAME ||
-			       kind == REFERENCE_ATTRIBUTE
-		       ? slot
-		       : 0;
-}
-
 static void holder_visit(void *context, uint64_t target, enum reference_kind kind, uint64_t slot)
 {
-	struct heap_why_holding *holding = context;
+	struct holding *holding = context;
 	struct graph *graph = holding->graph;
-	uint32_t type = graph->type_of[holding->source];
+	const struct type_holder holder = {.type = graph->type_of[holding->source],
+					   .example = holding->source,
+					   .kind = kind,
+					   .slot = type_holders_slot(kind, slot),
+					   .count = 1};
 
-	if (holding->err || !is_chosen(&holding->chosen, graph_find(graph, target)))
-		return;
-	slot = holder_slot(kind, slot);
-	uint64_t key = hash_u64(((uint64_t)type << 8 | kind) + 1) ^ hash_u64(slot + 1);
-	uint32_t at = id_map_find(&holding->found, key);
-	if (at == ID_MAP_NONE) {
-		at = (uint32_t)holding->count;
-		holding->err = ARRAY_GROW(holding->holders, holding->capacity, holding->count)
-				       ?: id_map_put(&holding->found, key, at);
-		if (holding->err)
-			return;
-		holding->holders[holding->count++] =
-			(struct heap_why_holder){type, holding->source, kind, slot, 0};
-	}
-	holding->holders[at].count++;
+	if (!holding->err && is_chosen(&holding->chosen, graph_find(graph, target)))
+		holding->err = type_holders_add(&holding->holders, &holder);
 }
 
 static int holder_compare(const void *a, const void *b)
 {
-	const struct heap_why_holder *x = a, *y = b;
+	const struct type_holder *x = a, *y = b;
 
-	return CMP(y->count, x->count) ?: CMP(x->example, y->example);
+	return CMP(y->count, x->count)
+	       ?: CMP(x->example, y->example) ?: CMP(x->kind, y->kind) ?: CMP(x->slot, y->slot);
 }
 
-static bool has_key(const struct heap_why_holder *holder)
+static bool has_key(const struct type_holder *holder)
 {
 	return holder->kind == REFERENCE_WORD || holder->kind == REFERENCE_FIELD ||
 	       holder->kind == REFERENCE_FRAME || holder->kind == REFERENCE_ATTRIBUTE ||
 	       holder->kind == REFERENCE_DICT || holder->kind == REFERENCE_TYPE;
 }
 
-static int holder_print(const struct graph *graph, const struct heap_why_holder *holder,
+static int holder_print(const struct graph *graph, const struct type_holder *holder,
 			struct json *json)
 {
 	const struct type *type = &graph->types.entries[holder->type];
@@ -282,30 +256,30 @@ static int holder_print(const struct graph *graph, const struct heap_why_holder 
 }
 
 static int holders_write(const struct heap_choice *choice, const struct heap_graph *heap,
-			 const struct heap_why_holding *holding)
+			 const struct holding *holding)
 {
 	struct json *json = choice->json;
-	size_t shown = report_rows(&choice->output.opts, holding->count);
+	size_t shown = report_rows(&choice->output.opts, holding->holders.count);
 	int err = 0;
 
 	heap_answer_begin(choice, heap);
 	if (json) {
-		json_unsigned(json, "holders_total", holding->count);
+		json_unsigned(json, "holders_total", holding->holders.count);
 		json_open(json, "holders", '[');
 	} else {
 		fputs("References to ", stdout);
 		text_print(stdout, choice->what);
-		printf(", by kind: %zu of %zu\n", shown, holding->count);
+		printf(", by kind: %zu of %zu\n", shown, holding->holders.count);
 	}
 	for (size_t i = 0; i < shown && !err; i++)
-		err = holder_print(heap->graph, &holding->holders[i], json);
+		err = holder_print(heap->graph, &holding->holders.items[i], json);
 	if (json)
 		json_close(json, ']');
 	return heap_answer_end(choice, heap) ?: err;
 }
 
 /* By object, 1: it may refer to a chosen one. The caller frees. NULL: no memory. */
-static uint8_t *sources_new(const struct heap_why_holding *holding)
+static uint8_t *sources_new(const struct holding *holding)
 {
 	const struct graph *graph = holding->graph;
 	uint8_t *sources = array_new(graph->count + 1, 1);
@@ -322,31 +296,51 @@ static uint8_t *sources_new(const struct heap_why_holding *holding)
 	return sources;
 }
 
-int heap_holders_print(const struct heap_choice *choice, const struct heap_graph *heap)
+/* Looks at all that may refer to a chosen object. */
+static void holders_find(struct holding *holding)
 {
-	struct heap_why_holding holding = {.graph = heap->graph};
-	int err = chosen_find(heap, choice->what, &holding.chosen);
+	struct graph *graph = holding->graph;
+	_cleanup_free_ uint8_t *sources = sources_new(holding);
 
-	if (err) {
-		chosen_free(&holding.chosen);
-		return err;
-	}
-	_cleanup_free_ uint8_t *sources = sources_new(&holding);
 	if (!sources)
-		holding.err = -ENOMEM;
-	graph_work_begin(heap->graph);
-	for (size_t i = 0; i < heap->graph->count && !holding.err; i++) {
+		holding->err = -ENOMEM;
+	graph_work_begin(graph);
+	for (uint32_t i = 0; i < graph->count && !holding->err; i++) {
 		if (!sources[i])
 			continue;
-		holding.source = (uint32_t)i;
-		graph_references(heap->graph, (uint32_t)i, holder_visit, &holding);
+		holding->source = i;
+		graph_references(graph, i, holder_visit, holding);
 	}
-	if (holding.count)
-		qsort(holding.holders, holding.count, sizeof(struct heap_why_holder),
+}
+
+/* Of what is known of all types, that of those that are meant. */
+static void holders_choose(struct holding *holding, const struct type_holders *all)
+{
+	for (size_t i = 0; i < all->count && !holding->err; i++) {
+		struct type_holder holder = all->items[i];
+
+		if (!holding->chosen.types[holder.held])
+			continue;
+		holder.held = 0;
+		holding->err = type_holders_add(&holding->holders, &holder);
+	}
+}
+
+int heap_holders_print(const struct heap_choice *choice, const struct heap_graph *heap)
+{
+	struct holding holding = {.graph = heap->graph};
+
+	holding.err = chosen_find(heap, choice->what, &holding.chosen);
+	if (!holding.err && heap->holders.count && holding.chosen.types)
+		holders_choose(&holding, &heap->holders);
+	else if (!holding.err)
+		holders_find(&holding);
+	if (!holding.err && holding.holders.count)
+		qsort(holding.holders.items, holding.holders.count, sizeof(struct type_holder),
 		      holder_compare);
-	err = holding.err ?: holders_write(choice, heap, &holding);
+	if (!holding.err)
+		holding.err = holders_write(choice, heap, &holding);
 	chosen_free(&holding.chosen);
-	free(holding.holders);
-	id_map_free(&holding.found);
-	return err;
+	type_holders_free(&holding.holders);
+	return holding.err;
 }

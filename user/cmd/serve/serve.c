@@ -115,7 +115,8 @@ static int heap_take(const char *path, pid_t pid, struct serve_source *source)
 	const struct heap_choice choice = {.by = BY_TYPE, .retained = 1, .pid = pid};
 
 	*source = (struct serve_source){.name = path ? path : "process", .is_heap = true};
-	return heap_graph_open(&choice, path, HEAP_RETAINED | HEAP_PATHS, &source->heap);
+	return heap_graph_open(&choice, path, HEAP_RETAINED | HEAP_PATHS | HEAP_HOLDERS,
+			       &source->heap);
 }
 
 /*

@@ -391,7 +391,8 @@ int serve_file_write(const char *dump, struct outfile *out, const char *name, bo
 	const struct heap_choice choice = {.by = BY_TYPE, .retained = 1};
 	struct serve_source source = {.name = dump, .is_heap = true};
 	suspect_yield_memory();
-	int err = heap_graph_open(&choice, dump, HEAP_RETAINED | HEAP_PATHS, &source.heap);
+	int err = heap_graph_open(&choice, dump, HEAP_RETAINED | HEAP_PATHS | HEAP_HOLDERS,
+				  &source.heap);
 
 	*told = err != 0;
 	if (err)

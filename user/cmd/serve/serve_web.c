@@ -65,10 +65,9 @@ struct serve_question {
 
 /* What a process of its own answers: before it is asked, or while others ask something else. */
 struct serve_ahead {
-	size_t next;                /* question of `slow`, of all sources */
-	pid_t child;                /* 0: none */
-	int fd;                     /* from it */
-	char type[TYPES_FULL_NAME]; /* that it is asked about, if it is */
+	size_t next; /* question of `slow`, of all sources */
+	pid_t child; /* 0: none */
+	int fd;      /* from it */
 	struct serve_question question;
 	struct buffer answer;
 	struct MHD_Connection *waiting[WAITING]; /* for that answer, or for the process */
@@ -739,56 +738,17 @@ static const struct {
 	{"/api/heap/waste", NULL},  {"/api/heap/cycles", NULL},
 };
 
-/* And of so many types, those with most objects, what holds them. */
-#define SLOW_TYPES 8u
-#define SLOW_COUNT (ARRAY_SIZE(slow) + SLOW_TYPES)
-
-/* Does type a come before type b: has it more objects? */
-static bool is_before(const struct graph *graph, uint32_t a, uint32_t b)
-{
-	uint64_t x = graph->proofs[a].objects, y = graph->proofs[b].objects;
-
-	return x > y || (x == y && a < b);
-}
-
-/* The name of the type with most objects but `rank` others; "": there are none. */
-static void slow_type(const struct graph *graph, size_t rank, char name[TYPES_FULL_NAME])
-{
-	uint32_t found = GRAPH_NONE;
-
-	name[0] = '\0';
-	for (size_t turn = 0; turn <= rank; turn++) {
-		uint32_t next = GRAPH_NONE;
-
-		for (uint32_t i = 0; i < graph->types.count; i++)
-			if ((found == GRAPH_NONE || is_before(graph, found, i)) &&
-			    (next == GRAPH_NONE || is_before(graph, i, next)))
-				next = i;
-		found = next;
-		if (found == GRAPH_NONE || !graph->proofs[found].objects)
-			return;
-	}
-	types_full_name(&graph->types, &graph->types.entries[found], name);
-}
-
 /* The next question; false: there is none. */
 static bool ahead_next(struct serve_web *web, struct serve_question *question)
 {
-	while (web->ahead.next < SLOW_COUNT * web->opts.count) {
-		size_t number = web->ahead.next % SLOW_COUNT;
-		size_t source = web->ahead.next++ / SLOW_COUNT;
-		const char *path = "/api/heap/holders", *what = web->ahead.type;
+	while (web->ahead.next < ARRAY_SIZE(slow) * web->opts.count) {
+		size_t number = web->ahead.next % ARRAY_SIZE(slow);
+		size_t source = web->ahead.next++ / ARRAY_SIZE(slow);
 
 		if (!web->opts.sources[source].is_heap)
 			continue;
-		if (number < ARRAY_SIZE(slow))
-			path = slow[number].path, what = slow[number].what;
-		else
-			slow_type(web->opts.sources[source].heap.graph, number - ARRAY_SIZE(slow),
-				  web->ahead.type);
-		if (what && !what[0])
-			continue;
-		if (!question_make(question, web, route_find(path), source, what, SERVE_TOP) &&
+		if (!question_make(question, web, route_find(slow[number].path), source,
+				   slow[number].what, SERVE_TOP) &&
 		    !answer_find(web, question->key))
 			return true;
 		question_free(question);
