@@ -21,8 +21,9 @@
 #include "util/sorted.h"
 #include "util/text.h"
 
-#define QUERY_DEPTH 64u /* of parentheses and negations */
-#define RECENT      64u /* answers of a comparison */
+#define QUERY_DEPTH 64u  /* of parentheses and negations */
+#define RECENT      64u  /* answers of a comparison */
+#define BLOCK       512u /* objects that are looked at together */
 
 enum query_operator {
 	OP_EQUAL,
@@ -520,21 +521,39 @@ static bool is_test_true(struct query *query, struct query_node *node, uint32_t 
 	return known;
 }
 
-static bool is_node_true(struct query *query, uint32_t number, uint32_t object)
+/*
+ * Of a block of objects from `first` on, keeps the marks of those for which the node is true. What
+ * is not marked is not looked at: the right operand is asked only where the left one leaves it open.
+ */
+static void marks_keep(struct query *query, uint32_t number, uint32_t first, size_t count,
+		       uint8_t *marks)
 {
 	struct query_node *node = &query->nodes[number];
+	uint8_t other[BLOCK];
 
 	switch (node->kind) {
 	case NODE_NOT:
-		return !is_node_true(query, node->left, object);
+		memcpy(other, marks, count);
+		marks_keep(query, node->left, first, count, other);
+		for (size_t i = 0; i < count; i++)
+			marks[i] &= !other[i];
+		break;
 	case NODE_AND:
-		return is_node_true(query, node->left, object) &&
-		       is_node_true(query, node->right, object);
+		marks_keep(query, node->left, first, count, marks);
+		marks_keep(query, node->right, first, count, marks);
+		break;
 	case NODE_OR:
-		return is_node_true(query, node->left, object) ||
-		       is_node_true(query, node->right, object);
+		memcpy(other, marks, count);
+		marks_keep(query, node->left, first, count, marks);
+		for (size_t i = 0; i < count; i++)
+			other[i] &= !marks[i];
+		marks_keep(query, node->right, first, count, other);
+		for (size_t i = 0; i < count; i++)
+			marks[i] |= other[i];
+		break;
 	default:
-		return is_test_true(query, node, object);
+		for (size_t i = 0; i < count; i++)
+			marks[i] = marks[i] && is_test_true(query, node, first + (uint32_t)i);
 	}
 }
 
@@ -547,12 +566,15 @@ int query_run(struct query *query, const struct heap_graph *heap, struct query_f
 		return -ENOMEM;
 	query->heap = heap;
 	query->err = 0;
-	for (size_t i = 0; i < graph->count && !query->err; i++) {
-		if (!is_node_true(query, query->root, (uint32_t)i))
-			continue;
-		out->matched[i] = 1;
-		out->count++;
-		out->bytes += graph_bytes(graph, (uint32_t)i);
+	for (size_t first = 0; first < graph->count && !query->err; first += BLOCK) {
+		size_t count = lesser(graph->count - first, BLOCK);
+
+		memset(out->matched + first, 1, count);
+		marks_keep(query, query->root, (uint32_t)first, count, out->matched + first);
+		for (size_t i = first; i < first + count; i++) {
+			out->count += out->matched[i];
+			out->bytes += out->matched[i] ? graph_bytes(graph, (uint32_t)i) : 0;
+		}
 	}
 	for (uint32_t i = 0; i < query->count; i++)
 		id_map_free(&query->nodes[i].known);
