@@ -43,6 +43,7 @@
 #define ANSWER_BYTES (64u << 20) /* of all that are kept */
 #define WAITING      32u
 #define TOP_MAX      10000u
+#define AHEAD_NICE   19 /* of the process that answers before it is asked */
 
 /* An answer that is kept. */
 struct serve_answer {
@@ -418,6 +419,9 @@ static void ahead_start(struct serve_web *web, struct serve_question *question)
 
 	if (!child) {
 		fcntl(ends[1], F_SETFL, 0);
+		/* Nobody may ask: the server and the browser come first. */
+		if (!question->recording)
+			setpriority(PRIO_PROCESS, 0, AHEAD_NICE);
 		ahead_run(question, ends[1], parent);
 	}
 	if (child < 0) {

@@ -1,20 +1,29 @@
 // The line of a query, with completion of fields, operators, values and what combines them.
 
 const TOKEN = /"(?:[^"\\]|\\.)*"?|'(?:[^'\\]|\\.)*'?|[()]|[!<>=~]+|[^\s()"'!<>=~]+/g;
-let query_fields, query_values;
+// Of these fields the values are known: as the table of what they are has them.
+const VALUES = { type: (row) => row.type_name, root: (row) => row.root };
+let query_fields;
+const query_values = new Map(); // by source and field
 
-async function completionLoad() {
+async function fieldsLoad() {
 	query_fields ??= (await ask("query-fields")).fields;
-	query_values ??= new Map();
-	if (query_values.has(source)) return;
-	const [types, roots] = await Promise.all(["type", "root"].map((key) => askHeap("by", { key, top: 1000 })));
-	query_values.set(source, { type: types.statistics.map((row) => row.type_name),
-		root: roots.statistics.map((row) => row.root) });
+}
+
+const valuesOf = (field) => query_values.get(source + " " + field);
+
+// Only when they are offered: the server has one thread, and a query is to be answered first.
+async function valuesLoad(field) {
+	const key = source + " " + field;
+	if (query_values.has(key)) return;
+	query_values.set(key, []);
+	query_values.set(key, (await askHeap("by", { key: field, top: 1000 })).statistics.map(VALUES[field]));
 }
 
 const quoted = (text) => /^[\w.*<>-]+$/.test(text) ? text : '"' + text.replace(/["\\]/g, "\\$&") + '"';
 
-// {begin: where what is typed begins, options: [{text, help}]} of the text before the caret.
+// Of the text before the caret {begin: where what is typed begins, options: [{text, help}], lacks: the
+// field whose values are not there yet}.
 function complete(text) {
 	const tokens = [...text.matchAll(TOKEN)];
 	const last = tokens[tokens.length - 1];
@@ -36,13 +45,14 @@ function complete(text) {
 	const options = {
 		field: () => [...query_fields.map((one) => ({ text: one.field, help: one.help })), { text: "not", help: "the opposite" }],
 		operator: () => (field ? field.operators.split(" ") : []).map((one) => ({ text: one, help: "" })),
-		value: () => (field && query_values.get(source)?.[field.field] || []).map((one) => ({ text: quoted(one), help: "" })),
+		value: () => (field && valuesOf(field.field) || []).map((one) => ({ text: quoted(one), help: "" })),
 		end: () => [{ text: "and", help: "both" }, { text: "or", help: "at least one" }],
 	}[state]();
 	const bare = typed.replace(/^["']/, "").toLowerCase();
 	const fits = options.filter((one) => one.text !== typed && (state === "value"
 		? one.text.toLowerCase().includes(bare) : one.text.startsWith(typed)));
-	return { begin: text.length - typed.length, options: fits.slice(0, 30) };
+	const lacks = state === "value" && field && VALUES[field.field] && !valuesOf(field.field) ? field.field : undefined;
+	return { begin: text.length - typed.length, options: fits.slice(0, 30), lacks };
 }
 
 // The form. submit(text) is called with a whole query.
@@ -74,7 +84,9 @@ function queryForm(text, submit) {
 	};
 	const offer = () => {
 		if (!query_fields) return;
-		({ begin, options } = complete(input.value.slice(0, input.selectionStart)));
+		const found = complete(input.value.slice(0, input.selectionStart));
+		({ begin, options } = found);
+		if (found.lacks) valuesLoad(found.lacks).then(() => document.activeElement === input && offer(), () => {});
 		list.replaceChildren(...options.map((option, index) => make("li", { role: "option", id: "completion" + index,
 			"aria-selected": false, onmousedown: (event) => { event.preventDefault(); accept(index); } },
 		option.text, option.help ? make("span", { class: "faint" }, "  " + option.help) : null)));
@@ -96,7 +108,7 @@ function queryForm(text, submit) {
 		else return;
 		event.preventDefault();
 	});
-	completionLoad().then(() => document.activeElement === input && !input.value && offer(), () => {});
+	fieldsLoad().then(() => document.activeElement === input && !input.value && offer(), () => {});
 	return make("form", { id: "asked", onsubmit: (event) => { event.preventDefault(); close(); submit(input.value); } },
 		input, make("button", { type: "submit" }, "Find"), list);
 }
