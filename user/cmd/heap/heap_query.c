@@ -523,7 +523,7 @@ static bool is_test_true(struct query *query, struct query_node *node, uint32_t 
 
 /*
  * Of a block of objects from `first` on, keeps the marks of those for which the node is true. What
- * is not marked is not looked at: the right operand is asked only where the left one leaves it open.
+ * is not marked is not looked at: the right operand is asked where the left one leaves it open.
  */
 static void marks_keep(struct query *query, uint32_t number, uint32_t first, size_t count,
 		       uint8_t *marks)

@@ -185,7 +185,7 @@ int heap_why_print(const struct heap_choice *choice, const struct heap_graph *he
 	return err ?: failed ?: stream_flush(stdout);
 }
 
-struct holding {
+struct why_holding {
 	struct graph *graph;
 	struct chosen chosen;
 	struct type_holders holders;
@@ -195,7 +195,7 @@ struct holding {
 
 static void holder_visit(void *context, uint64_t target, enum reference_kind kind, uint64_t slot)
 {
-	struct holding *holding = context;
+	struct why_holding *holding = context;
 	struct graph *graph = holding->graph;
 	const struct type_holder holder = {.type = graph->type_of[holding->source],
 					   .example = holding->source,
@@ -256,7 +256,7 @@ static int holder_print(const struct graph *graph, const struct type_holder *hol
 }
 
 static int holders_write(const struct heap_choice *choice, const struct heap_graph *heap,
-			 const struct holding *holding)
+			 const struct why_holding *holding)
 {
 	struct json *json = choice->json;
 	size_t shown = report_rows(&choice->output.opts, holding->holders.count);
@@ -279,7 +279,7 @@ static int holders_write(const struct heap_choice *choice, const struct heap_gra
 }
 
 /* By object, 1: it may refer to a chosen one. The caller frees. NULL: no memory. */
-static uint8_t *sources_new(const struct holding *holding)
+static uint8_t *sources_new(const struct why_holding *holding)
 {
 	const struct graph *graph = holding->graph;
 	uint8_t *sources = array_new(graph->count + 1, 1);
@@ -297,7 +297,7 @@ static uint8_t *sources_new(const struct holding *holding)
 }
 
 /* Looks at all that may refer to a chosen object. */
-static void holders_find(struct holding *holding)
+static void holders_find(struct why_holding *holding)
 {
 	struct graph *graph = holding->graph;
 	_cleanup_free_ uint8_t *sources = sources_new(holding);
@@ -314,7 +314,7 @@ static void holders_find(struct holding *holding)
 }
 
 /* Of what is known of all types, that of those that are meant. */
-static void holders_choose(struct holding *holding, const struct type_holders *all)
+static void holders_choose(struct why_holding *holding, const struct type_holders *all)
 {
 	for (size_t i = 0; i < all->count && !holding->err; i++) {
 		struct type_holder holder = all->items[i];
@@ -328,7 +328,7 @@ static void holders_choose(struct holding *holding, const struct type_holders *a
 
 int heap_holders_print(const struct heap_choice *choice, const struct heap_graph *heap)
 {
-	struct holding holding = {.graph = heap->graph};
+	struct why_holding holding = {.graph = heap->graph};
 
 	holding.err = chosen_find(heap, choice->what, &holding.chosen);
 	if (!holding.err && heap->holders.count && holding.chosen.types)

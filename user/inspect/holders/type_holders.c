@@ -44,7 +44,7 @@ int type_holders_add(struct type_holders *holders, const struct type_holder *hol
 	return err;
 }
 
-struct reading {
+struct holders_reading {
 	struct graph *graph;
 	struct type_holders *holders;
 	uint32_t source;
@@ -52,7 +52,7 @@ struct reading {
 	int err;
 };
 
-static void run_end(struct reading *reading)
+static void run_end(struct holders_reading *reading)
 {
 	if (reading->run.count && !reading->err)
 		reading->err = type_holders_add(reading->holders, &reading->run);
@@ -61,7 +61,7 @@ static void run_end(struct reading *reading)
 
 static void reference_take(void *context, uint64_t target, enum reference_kind kind, uint64_t slot)
 {
-	struct reading *reading = context;
+	struct holders_reading *reading = context;
 	const struct graph *graph = reading->graph;
 	uint32_t object = graph_find(graph, target);
 
@@ -84,7 +84,7 @@ static void reference_take(void *context, uint64_t target, enum reference_kind k
 
 int type_holders_read(struct type_holders *out, struct graph *graph)
 {
-	struct reading reading = {.graph = graph, .holders = out};
+	struct holders_reading reading = {.graph = graph, .holders = out};
 	int was_cut = graph->cut;
 
 	*out = (struct type_holders){0};
