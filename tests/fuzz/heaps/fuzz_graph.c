@@ -4,6 +4,7 @@
  * arbitrary words: addresses in the image, and small numbers. The graph of it is made, its retained
  * sizes, the path to every object, what it wastes, its cycles, and the code that fills containers.
  */
+#include <errno.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +12,7 @@
 #include "inspect/graph/owners.h"
 #include "inspect/holders/fillers.h"
 #include "inspect/holders/paths.h"
+#include "inspect/holders/type_holders.h"
 #include "inspect/holders/values.h"
 #include "inspect/waste/cycles.h"
 #include "inspect/waste/waste.h"
@@ -311,6 +313,47 @@ static void collectors_use(const struct graph *graph)
 	}
 }
 
+struct held_count {
+	const struct graph *graph;
+	uint64_t count;
+};
+
+static void held_count(void *context, uint64_t target, enum reference_kind kind, uint64_t slot)
+{
+	struct held_count *held = context;
+
+	(void)kind;
+	(void)slot;
+	held->count += graph_find(held->graph, target) != GRAPH_NONE;
+}
+
+/* Every reference is counted once. */
+static void holders_use(struct graph *graph)
+{
+	struct held_count held = {.graph = graph};
+	struct type_holders holders;
+	uint64_t counted = 0;
+	int was_cut = graph->cut, err = type_holders_read(&holders, graph);
+
+	if ((err && err != -E2BIG) || graph->cut != was_cut)
+		abort();
+	graph_work_begin(graph);
+	for (uint32_t i = 0; i < graph->count; i++)
+		graph_references(graph, i, held_count, &held);
+	for (size_t i = 0; i < holders.count; i++) {
+		const struct type_holder *holder = &holders.items[i];
+
+		counted += holder->count;
+		if (holder->held >= graph->types.count || holder->type >= graph->types.count ||
+		    graph->type_of[holder->example] != holder->type)
+			abort();
+	}
+	if (!err && counted != held.count)
+		abort();
+	graph->cut = was_cut;
+	type_holders_free(&holders);
+}
+
 static void graph_use(struct graph *graph)
 {
 	struct retained *retained;
@@ -346,6 +389,7 @@ static void graph_use(struct graph *graph)
 	names_use(graph);
 	collectors_use(graph);
 	fillers_use(paths);
+	holders_use(graph);
 	free(groups);
 	paths_free(paths);
 	retained_free(retained);
