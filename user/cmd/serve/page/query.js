@@ -17,7 +17,12 @@ async function valuesLoad(field) {
 	const key = source + " " + field;
 	if (query_values.has(key)) return;
 	query_values.set(key, []);
-	query_values.set(key, (await askHeap("by", { key: field, top: 1000 })).statistics.map(VALUES[field]));
+	try {
+		query_values.set(key, (await askHeap("by", { key: field, top: 1000 })).statistics.map(VALUES[field]));
+	} catch (error) {
+		query_values.delete(key); // it is asked for again
+		throw error;
+	}
 }
 
 const quoted = (text) => /^[\w.*<>-]+$/.test(text) ? text : '"' + text.replace(/["\\]/g, "\\$&") + '"';
