@@ -15,6 +15,12 @@ static inline uint64_t lesser(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
+/* By how much it has grown; 0 if it has not. */
+static inline uint64_t increase(uint64_t before, uint64_t now)
+{
+	return now > before ? now - before : 0;
+}
+
 /* -1, 0 or 1, for a comparator: the smaller one first. */
 #define CMP(a, b) (((a) > (b)) - ((a) < (b)))
 

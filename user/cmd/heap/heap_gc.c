@@ -13,6 +13,7 @@
 #include "runtime/cpython/version.h"
 #include "util/clock.h"
 #include "util/json.h"
+#include "util/sorted.h"
 #include "util/stream.h"
 #include "util/text.h"
 
@@ -90,11 +91,6 @@ static void watch(const struct heap_graph *heap, const struct collectors *collec
 
 /* --- printing it ------------------------------------------------------------------------------ */
 
-static uint64_t delta(uint64_t before, uint64_t after)
-{
-	return after > before ? after - before : 0;
-}
-
 static void generations_text(const struct collector_figures *figures, bool lists)
 {
 	for (unsigned int i = 0; i < COLLECTOR_GENERATIONS; i++) {
@@ -129,7 +125,7 @@ static void watched_text(const struct watched *watched, double seconds)
 		const struct collector_generation *first = &watched->first.generations[i],
 						  *last = &watched->last.generations[i];
 
-		collections[i] = delta(first->collections, last->collections);
+		collections[i] = increase(first->collections, last->collections);
 		sum += collections[i];
 		spent += last->seconds - first->seconds; /* NAN if it is not known */
 	}
@@ -137,8 +133,8 @@ static void watched_text(const struct watched *watched, double seconds)
 	if (sum)
 		printf(" (%" PRIu64 " + %" PRIu64 " + %" PRIu64 "), freed=%s, at most %s in a ms",
 		       collections[0], collections[1], collections[2],
-		       COUNT_TEXT(
-			       delta(collected_of(&watched->first), collected_of(&watched->last))),
+		       COUNT_TEXT(increase(collected_of(&watched->first),
+					   collected_of(&watched->last))),
 		       COUNT_TEXT(watched->most));
 	printf("\n  it ran %.1f %% of the time",
 	       isnan(spent) || seconds <= 0 ? share(watched->collecting, watched->looks)
@@ -196,14 +192,14 @@ static void watched_json(struct json *json, const struct watched *watched, doubl
 	json_open(json, "collections", '[');
 	for (unsigned int i = 0; i < COLLECTOR_GENERATIONS; i++)
 		json_unsigned(json, NULL,
-			      delta(watched->first.generations[i].collections,
-				    watched->last.generations[i].collections));
+			      increase(watched->first.generations[i].collections,
+				       watched->last.generations[i].collections));
 	json_close(json, ']');
-	json_numbers(
-		json,
-		{"collected", delta(collected_of(&watched->first), collected_of(&watched->last))},
-		{"most_collected", watched->most}, {"looks", watched->looks},
-		{"looks_collecting", watched->collecting});
+	json_numbers(json,
+		     {"collected",
+		      increase(collected_of(&watched->first), collected_of(&watched->last))},
+		     {"most_collected", watched->most}, {"looks", watched->looks},
+		     {"looks_collecting", watched->collecting});
 	json_fixed(json, "longest_seconds", (double)watched->longest_ns / 1e9, 3);
 	json_close(json, '}');
 }

@@ -48,16 +48,8 @@ struct holders_reading {
 	struct graph *graph;
 	struct type_holders *holders;
 	uint32_t source;
-	struct type_holder run; /* references of one kind in a row; count 0: none */
 	int err;
 };
-
-static void run_end(struct holders_reading *reading)
-{
-	if (reading->run.count && !reading->err)
-		reading->err = type_holders_add(reading->holders, &reading->run);
-	reading->run.count = 0;
-}
 
 static void reference_take(void *context, uint64_t target, enum reference_kind kind, uint64_t slot)
 {
@@ -65,21 +57,16 @@ static void reference_take(void *context, uint64_t target, enum reference_kind k
 	const struct graph *graph = reading->graph;
 	uint32_t object = graph_find(graph, target);
 
-	if (object == GRAPH_NONE)
+	if (object == GRAPH_NONE || reading->err)
 		return;
-	struct type_holder one = {.held = graph->type_of[object],
-				  .type = graph->type_of[reading->source],
-				  .example = reading->source,
-				  .kind = kind,
-				  .slot = type_holders_slot(kind, slot),
-				  .count = 1};
+	const struct type_holder holder = {.held = graph->type_of[object],
+					   .type = graph->type_of[reading->source],
+					   .example = reading->source,
+					   .kind = kind,
+					   .slot = type_holders_slot(kind, slot),
+					   .count = 1};
 
-	if (reading->run.count && is_same(&reading->run, &one)) {
-		reading->run.count++;
-		return;
-	}
-	run_end(reading);
-	reading->run = one;
+	reading->err = type_holders_add(reading->holders, &holder);
 }
 
 int type_holders_read(struct type_holders *out, struct graph *graph)
@@ -93,7 +80,6 @@ int type_holders_read(struct type_holders *out, struct graph *graph)
 		reading.source = i;
 		graph_references(graph, i, reference_take, &reading);
 	}
-	run_end(&reading);
 	if (!reading.err && graph->cut > was_cut)
 		reading.err = -E2BIG;
 	graph->cut = was_cut; /* of the graph nothing is missing */

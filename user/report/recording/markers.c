@@ -95,11 +95,6 @@ static int changes_take(struct markers *markers, const struct snapshot_meta *pro
 	return err;
 }
 
-static uint64_t more(uint64_t before, uint64_t now)
-{
-	return now > before ? now - before : 0;
-}
-
 /* What was before the first snapshot of the process is no event of the recording. */
 static int collections_take(struct markers *markers, const struct snapshot_meta *process,
 			    struct marker_process *known, const struct recording_moment *moment)
@@ -114,10 +109,10 @@ static int collections_take(struct markers *markers, const struct snapshot_meta 
 	if (!before.known || now->full <= before.full)
 		return 0;
 	marker = marker_of(MARKER_COLLECTION, process->taken_realtime_ns, process, moment);
-	marker.collections =
-		(struct snapshot_collections){.full = now->full - before.full,
-					      .all = more(before.all, now->all),
-					      .collected = more(before.collected, now->collected)};
+	marker.collections = (struct snapshot_collections){
+		.full = now->full - before.full,
+		.all = increase(before.all, now->all),
+		.collected = increase(before.collected, now->collected)};
 	return marker_add(markers, &marker);
 }
 
@@ -158,8 +153,8 @@ int markers_take(struct markers *markers, const struct snapshot *snapshot,
 		err = process_take(markers, snapshot_process(snapshot, i), moment);
 	if (!err && (lost > markers->lost || dropped > markers->dropped)) {
 		marker.kind = MARKER_LOSS;
-		marker.lost = more(markers->lost, lost);
-		marker.dropped = more(markers->dropped, dropped);
+		marker.lost = increase(markers->lost, lost);
+		marker.dropped = increase(markers->dropped, dropped);
 		err = marker_add(markers, &marker);
 	}
 	if (!err && markers->began && snapshot->meta.emptied > markers->emptied) {

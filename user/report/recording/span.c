@@ -282,22 +282,18 @@ struct span_sums {
 	bool allocated_known;
 };
 
-static uint64_t more(uint64_t now, uint64_t before)
-{
-	return now > before ? now - before : 0;
-}
-
 static struct amount amount_more(const struct amount *now, const struct amount *before)
 {
-	return (struct amount){more(now->size, before->size), more(now->count, before->count)};
+	return (struct amount){increase(before->size, now->size),
+			       increase(before->count, now->count)};
 }
 
 /* What was allocated and is not there more; estimates may contradict each other. */
 static struct amount amount_gone(const struct amount *allocated, const struct amount *now,
 				 const struct amount *before)
 {
-	return (struct amount){more(allocated->size + before->size, now->size),
-			       more(allocated->count + before->count, now->count)};
+	return (struct amount){increase(now->size, allocated->size + before->size),
+			       increase(now->count, allocated->count + before->count)};
 }
 
 static int age_compare(const void *a, const void *b)
@@ -325,7 +321,8 @@ static void ages_advance(struct snapshot *snapshot, const struct recording_momen
 	for (size_t i = 0; i < snapshot->trace_count; i++) {
 		struct snapshot_trace *trace = &snapshot->traces[i];
 		const struct snapshot_meta *process = snapshot_process(snapshot, trace->process);
-		uint64_t since = more(at->realtime_ns, process->taken_realtime_ns) / AGE_UNIT_NS;
+		uint64_t since =
+			increase(process->taken_realtime_ns, at->realtime_ns) / AGE_UNIT_NS;
 
 		if (trace->age != AGE_UNKNOWN && trace->age != AGE_BEFORE &&
 		    strcmp(process->moment, "running") != 0)

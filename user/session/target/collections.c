@@ -10,6 +10,7 @@
 #include "session/target/target.h"
 #include "util/array.h"
 #include "util/clock.h"
+#include "util/sorted.h"
 
 #define EVERY_NS 900000000ull /* a client asks once a second */
 #define AT_ONCE  32u
@@ -127,12 +128,9 @@ static void entry_take(struct collections_entry *entry, const struct collections
 	struct collections told = *now;
 
 	for (int kind = 0; kind < COLLECTIONS_KINDS; kind++)
-		for (unsigned int i = 0; i < COLLECTOR_GENERATIONS; i++) {
-			uint64_t before = entry->read[kind][i], after = now->sums[kind][i];
-
-			told.sums[kind][i] =
-				entry->told.sums[kind][i] + (after > before ? after - before : 0);
-		}
+		for (unsigned int i = 0; i < COLLECTOR_GENERATIONS; i++)
+			told.sums[kind][i] = entry->told.sums[kind][i] +
+					     increase(entry->read[kind][i], now->sums[kind][i]);
 	memcpy(entry->read, now->sums, sizeof(entry->read));
 	entry->told = told;
 }
